@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from emulator import Emulator  # noqa: E402
 from terminal.person import CTRL_C, CTRL_D, ENTER, Person, at_terminal  # noqa: E402
 from terminal.running import at, running_lab, script  # noqa: E402
-from turnwise.coding_agent.discovery import keys_in  # noqa: E402
+from turnwise.coding_agent.model_names import keys_in  # noqa: E402
 
 PAGE = ROOT / "docs" / "screens.md"
 DRAWN = "<!-- drawn by scripts/draw_screens.py from runs; change the scenes, not this file -->"

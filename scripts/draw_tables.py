@@ -25,7 +25,7 @@ from turnwise.lab.endpoint_check.rule_probes import (
     row_fields,
 )
 from turnwise.relay.breaches import BREACHES, COMMON_SOURCES, Whose, breach_of
-from turnwise.rules.stop import OUTCOMES
+from turnwise.rules.last_step import OUTCOMES
 from turnwise.settings.options import OptionRow, rows, rows_from
 from turnwise.terminal.chat import command as chat
 from turnwise.terminal.compare import command as compare

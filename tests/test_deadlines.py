@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 
 from turnwise.endpoints.exchange import AFTER_FINISH_S, ERROR_S
-from turnwise.rules.circuit import CircuitPolicy
-from turnwise.rules.retries import RetryPolicy
+from turnwise.rules.retries import CircuitPolicy, RetryPolicy
 from turnwise.running.children import IDLE_S
 from turnwise.turn.config import Deadlines
 from turnwise.wire.profiles import Profile, builtin_profiles

@@ -17,9 +17,9 @@ from turnwise.journal.prices import Prices
 from turnwise.rules import budget, loops, recovery, subagents
 from turnwise.rules.pricing import Cost
 from turnwise.rules.retries import RetryPolicy
-from turnwise.running.fact_finding import INSPECT_S
+from turnwise.running.grants import INSPECT_S
 from turnwise.running.scripts import KERNEL_SLACK_S
-from turnwise.tools.sandbox import resource_limits as bounds
+from turnwise.tools.sandbox import sandbox_types as bounds
 from turnwise.tools.workspace import (
     changes,
     output,
@@ -27,21 +27,19 @@ from turnwise.tools.workspace import (
     shell,
 )
 from turnwise.tools.workspace import (
-    list_tool as listing,
-)
-from turnwise.tools.workspace import (
     read_tool as reading,
 )
+from turnwise.tools.workspace import search_tool as listing
 from turnwise.tools.workspace import (
     search_tool as searching,
 )
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.search_tool import SearchArguments, search
-from turnwise.turn import rebuilt_request as lessons
 from turnwise.turn import settled_response as calls
+from turnwise.turn import step_request as lessons
 from turnwise.turn.config import ScriptLimits, TurnConfig
 from turnwise.vocab import schema_bounds
-from turnwise.vocab.json_values import MAX_VALUES
+from turnwise.vocab.schema_bounds import MAX_VALUES
 from turnwise.wire import counts, healing
 from turnwise.wire.limits import Limits
 

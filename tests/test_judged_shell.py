@@ -10,8 +10,7 @@ import pytest
 
 from drawn_commands import Drawer
 from judged_shell import escapes, is_harmless, make_room, missing_tools
-from turnwise.tools.shell_judge.grammar import parse
-from turnwise.tools.shell_judge.node_kinds import LEAVES, PARTS
+from turnwise.tools.shell_judge.grammar import LEAVES, PARTS, parse
 
 DRAWN = 5_000  # the rarest kind comes some ten times
 RUN = 60

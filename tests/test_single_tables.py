@@ -16,56 +16,64 @@ import turnwise
 
 SOURCE = Path(turnwise.__file__).parent
 ROOMS = tuple(
-    """rules/permission*.py rules/guarded_names.py rules/git_*.py rules/environment_names.py rules/known_programs.py
-    rules/shell_*.py rules/read_only_commands.py rules/writing_options.py rules/allowances.py tools/shell_judge/*.py
+    """rules/permission*.py rules/permission_paths.py rules/git_*.py rules/environment_names.py rules/read_only_commands.py
+    rules/permission_commands.py rules/allowances.py tools/shell_judge/*.py
     tools/sandbox/*.py tools/workspace/*.py base/programs.py base/unasked_files.py
     settings/permission_files.py base/private_folders.py endpoints/key_hiding.py
-    coding_agent/hook_commands.py settings/settings.py agent/policies.py agent/agent.py
-    coding_agent/permissions.py coding_agent/asks.py coding_agent/folder.py""".split()
+    coding_agent/hook_commands.py settings/settings.py agent/agent_setup.py agent/agent.py
+    coding_agent/permissions.py coding_agent/asked_calls.py coding_agent/folder.py""".split()
 )
 FEWEST = 4  # names that two lists share, at least half of the shorter one ...
 MOST = 8  # ... or so many
-GRAMMAR = "tools/shell_judge/node_kinds.py:"  # one table of many parts, which a test compares with the grammar
+GRAMMAR = "tools/shell_judge/grammar.py:"  # one table of many parts, which a test compares with the grammar
 # Lists that share names and say different things of them.
 APART = {
+    ("rules/read_only_commands.py:_GREP", "rules/read_only_commands.py:_GREP_FLAGS"): "those without a value",
+    ("rules/read_only_commands.py:READERS", "rules/read_only_commands.py:_GREP_FLAGS"): "those without a value",
+    ("rules/read_only_commands.py:_FIND_VALUED", "rules/read_only_commands.py:_MATCHING"): "whose value is a pattern",
+    ("rules/read_only_commands.py:_SCRIPT_RUNNERS", "tools/shell_judge/wrappers.py:_PACKAGERS"): "which run a project's scripts",
+    ("coding_agent/asked_calls.py:BUILTINS", "rules/environment_names.py:DECLARING"): "what a shell has beside programs, for a word that was mistyped",
+    ("coding_agent/asked_calls.py:BUILTINS", "rules/environment_names.py:SETTING"): "what a shell has beside programs, for a word that was mistyped",
+    ("coding_agent/asked_calls.py:BUILTINS", "tools/shell_judge/wrappers.py:_ONLY_IN_SHELL"): "what a shell has beside programs, for a word that was mistyped",
+    ("coding_agent/asked_calls.py:BUILTINS", "tools/shell_judge/wrappers.py:_IN_SHELL"): "what a shell has beside programs, for a word that was mistyped",
+    ("coding_agent/asked_calls.py:BUILTINS", "tools/shell_judge/wrappers.py:_INERT"): "what a shell has beside programs, for a word that was mistyped",
+    ("rules/git_commands.py:_SUBCOMMANDS", "rules/read_only_commands.py:_GIT_TEXTS"): "which words of theirs are text",
+    ("rules/git_commands.py:_SHOWING", "rules/read_only_commands.py:_GIT_TEXTS"): "which words of theirs are text",
+    ("rules/read_only_commands.py:_GIT", "rules/read_only_commands.py:_GIT_TEXTS"): "which words of theirs are text",
     (
-        "tools/shell_judge/node_kinds.py:TOKENS",
-        "rules/permission_patterns.py:_OPERATORS",
+        "tools/shell_judge/grammar.py:TOKENS",
+        "rules/permissions.py:_OPERATORS",
     ): "it is the grammar's own, by a test",
     (
-        "tools/shell_judge/node_kinds.py:TOKENS",
-        "tools/shell_judge/redirects.py:_OPENING",
+        "tools/shell_judge/grammar.py:TOKENS",
+        "tools/shell_judge/shell.py:_OPENING",
     ): "what a redirection does",
     (
-        "tools/shell_judge/node_kinds.py:TOKENS",
-        "tools/shell_judge/redirects.py:INPUT",
+        "tools/shell_judge/grammar.py:TOKENS",
+        "tools/shell_judge/shell.py:INPUT",
     ): "what a redirection does",
-    ("tools/shell_judge/node_kinds.py:TOKENS", "rules/shell_words.py:RESERVED"): "it is the grammar's own, by a test",
+    ("tools/shell_judge/grammar.py:TOKENS", "rules/environment_names.py:RESERVED"): "it is the grammar's own, by a test",
     (
-        "tools/shell_judge/node_kinds.py:TOKENS",
-        "rules/shell_words.py:DECLARING",
+        "tools/shell_judge/grammar.py:TOKENS",
+        "rules/environment_names.py:DECLARING",
     ): "it is the grammar's own, by a test",
     (
-        "rules/permission_patterns.py:_OPERATORS",
-        "tools/shell_judge/redirects.py:_OPENING",
+        "rules/permissions.py:_OPERATORS",
+        "tools/shell_judge/shell.py:_OPENING",
     ): "what a rule cannot hold",
     (
-        "rules/permission_patterns.py:_OPERATORS",
-        "tools/shell_judge/redirects.py:INPUT",
+        "rules/permissions.py:_OPERATORS",
+        "tools/shell_judge/shell.py:INPUT",
     ): "what a rule cannot hold",
-    ("tools/shell_judge/node_kinds.py:PARTS", "tools/shell_judge/shell.py:_CONDITIONAL"): "what may not run",
+    ("tools/shell_judge/grammar.py:PARTS", "tools/shell_judge/shell.py:_CONDITIONAL"): "what may not run",
     (
-        "tools/shell_judge/node_kinds.py:PARTS",
+        "tools/shell_judge/grammar.py:PARTS",
         "tools/shell_judge/shell.py:_evaluated",
     ): "what arithmetic reads",
     (
-        "tools/shell_judge/node_kinds.py:_WORDS",
+        "tools/shell_judge/grammar.py:_WORDS",
         "tools/shell_judge/word_spelling.py:is_quoted",
     ): "what stays one word",
-    (
-        "tools/shell_judge/arithmetic.py:_COMPARING",
-        "tools/shell_judge/node_kinds.py:TOKENS",
-    ): "what calculates nothing",
     (
         "tools/shell_judge/wrappers.py:_BUILT_IN",
         "tools/shell_judge/wrappers.py:_ONLY_IN_SHELL",
@@ -75,40 +83,32 @@ APART = {
         "tools/shell_judge/wrappers.py:_ONLY_IN_SHELL",
     ): "what `time` cannot run",
     (
-        "tools/shell_judge/node_kinds.py:TRANSPARENT",
+        "tools/shell_judge/grammar.py:TRANSPARENT",
         "tools/shell_judge/shell.py:_evaluated",
     ): "what arithmetic reads",
     (
-        "tools/shell_judge/node_kinds.py:LEAVES",
-        "tools/shell_judge/grammar.py:_LITERAL_BODIES",
-    ): "where any text may stand",
-    (
-        "tools/shell_judge/node_kinds.py:TOKENS",
+        "rules/environment_names.py:RESERVED",
         "tools/shell_judge/grammar.py:_KEYWORDS",
     ): "which may be other things, too",
     (
-        "rules/shell_words.py:RESERVED",
-        "tools/shell_judge/grammar.py:_KEYWORDS",
-    ): "which may be other things, too",
-    (
-        "tools/shell_judge/node_kinds.py:_STATEMENTS",
+        "tools/shell_judge/grammar.py:_STATEMENTS",
         "tools/shell_judge/shell.py:_CONDITIONAL",
     ): "what may not run",
     (
-        "tools/shell_judge/programs_that_run_programs.py:_INERT",
-        "rules/shell_dangers.py:_WITH_WORD",
+        "tools/shell_judge/wrappers.py:_INERT",
+        "rules/permission_commands.py:_WITH_WORD",
     ): "which do not run their words",
     (
-        "tools/shell_judge/programs_that_run_programs.py:_INERT",
-        "rules/shell_dangers.py:_WITH_OPTION",
+        "tools/shell_judge/wrappers.py:_INERT",
+        "rules/permission_commands.py:_WITH_OPTION",
     ): "which do not run their words",
     (
-        "tools/shell_judge/programs_that_run_programs.py:_INERT",
+        "tools/shell_judge/wrappers.py:_INERT",
         "rules/read_only_commands.py:_ASKS_VERSION",
     ): "which do not run their words",
     (
-        "tools/shell_judge/programs_that_run_programs.py:_INERT",
-        "rules/writing_options.py:WRITING",
+        "tools/shell_judge/wrappers.py:_INERT",
+        "rules/permission_commands.py:WRITING",
     ): "which do not run their words",
     ("rules/read_only_commands.py:READERS", "rules/read_only_commands.py:_GREP"): "options of several commands",
     ("rules/read_only_commands.py:_GIT", "rules/read_only_commands.py:_LOG"): "options of several commands",
@@ -116,16 +116,16 @@ APART = {
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/git_commands.py:_ALWAYS"): "which destroy however they are called",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/git_commands.py:_SHOWING"): "which only show",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/read_only_commands.py:_GIT"): "with which options they only read",
-    ("rules/git_commands.py:_SUBCOMMANDS", "rules/writing_options.py:_GIT_LETTERS"): "with which options they write",
+    ("rules/git_commands.py:_SUBCOMMANDS", "rules/permission_commands.py:_GIT_LETTERS"): "with which options they write",
     ("rules/git_commands.py:_SHOWING", "rules/read_only_commands.py:_GIT"): "of these some can destroy, with other options",
     ("rules/read_only_commands.py:READERS", "tools/shell_judge/wrappers.py:_BUILT_IN"): "which are no programs",
     (
         "rules/read_only_commands.py:READERS",
         "rules/environment_names.py:IDLE_PROGRAMS",
     ): "what does nothing in a pager's place",
-    ("rules/writing_options.py:WRITING", "rules/read_only_commands.py:_ASKS_VERSION"): "which say their version",
-    ("rules/guarded_names.py:_TEMPLATE", "rules/guarded_names.py:_SETTINGS"): "which endings a template has",
-    ("rules/guarded_names.py:SECRET_NAMES", "rules/guarded_names.py:_TELLING"): "a name, and a part of a name",
+    ("rules/permission_commands.py:WRITING", "rules/read_only_commands.py:_ASKS_VERSION"): "which say their version",
+    ("rules/permission_paths.py:_TEMPLATE", "rules/permission_paths.py:_SETTINGS"): "which endings a template has",
+    ("rules/permission_paths.py:SECRET_NAMES", "rules/permission_paths.py:_TELLING"): "a name, and a part of a name",
     (
         "tools/sandbox/seccomp.py:_NUMBERS",
         "tools/sandbox/seccomp.py:_NOT_APART",

@@ -28,8 +28,7 @@ bug is raised through a face, and OutputMismatch where a missing output is read.
 
 from decimal import Decimal
 
-from turnwise.vocab.reasons import Fault, StopReason
-from turnwise.vocab.usage import Usage
+from turnwise.vocab.frames import Fault, StopReason, Usage
 
 
 class TurnwiseError(Exception):

@@ -21,9 +21,9 @@ from turnwise.lab import Lab
 from turnwise.lab.received_requests import Received
 from turnwise.lab.script import Binding, Script, ScriptedCall, ScriptedStep
 from turnwise.replay.session_fork import fork
-from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import TurnConfig
+from turnwise.turn.history import Carried
 from turnwise.turn.request_plan import Sent
 from turnwise.vocab import Message, Reasoning, Request, StopReason, Text
 from turnwise.wire.openai_responses.request import encode_request as encode_responses

@@ -15,7 +15,7 @@ from flat_agents import flat_agent
 from turnwise import Agent, Approval, Asking, CallerError, Journal, PermissionRule, Policy, RunResult, tool
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.replay.playback import SessionPlayer
-from turnwise.replay.recorded_session import read_recorded
+from turnwise.replay.session_file import read_recorded
 from turnwise.testing import FakeClock, ScriptedModel
 from turnwise.testing.scripted_model import BASE_URL, call
 from turnwise.turn.approvals import OneAsk

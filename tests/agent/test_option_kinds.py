@@ -12,8 +12,7 @@ import pytest
 from tables import each
 from turnwise import Agent, CallerError
 from turnwise.agent.agent_groups import GROUP_OF, GROUPS
-from turnwise.agent.agent_options import BESIDE_GROUPS
-from turnwise.agent.option_kinds import KINDS
+from turnwise.agent.agent_options import BESIDE_GROUPS, KINDS
 from turnwise.agent.run_options import ResumeOptions, TypedRunOptions
 from turnwise.testing import ScriptedModel
 

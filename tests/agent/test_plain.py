@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flat_agents import flat_agent
-from turnwise.agent.plain import AT_ONCE, are_plain
+from turnwise.agent.agent_groups import AT_ONCE, are_plain
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal

@@ -9,7 +9,7 @@ import pytest
 from flat_agents import flat_agent
 from tables import each
 from turnwise import Agent, Approval, Asking, PermissionRule, Policy, ToolSpec, tool
-from turnwise.agent.policies import check_tools_of_rules, known_tools, own_tools
+from turnwise.agent.agent_setup import check_tools_of_rules, known_tools, own_tools
 from turnwise.coding_agent.permissions import allowed_rules
 from turnwise.errors import CallerError
 from turnwise.testing import ScriptedModel, call

@@ -137,7 +137,7 @@ async def test_runs_and_agents_that_share_a_toolset_open_it_once() -> None:
 
 
 async def test_what_a_worker_makes_of_an_entered_agent_shares_its_toolsets() -> None:
-    """Proves: the copy that runs a claimed turn (`Agent.keeping`, workers/worker_limits.py) opens nothing anew."""
+    """Proves: the copy that runs a claimed turn (`Agent.keeping`, workers/worker.py) opens nothing anew."""
     door = Door(knock)
     agent, model = agent_of(["Done.", "Done."], [door])
     async with agent:

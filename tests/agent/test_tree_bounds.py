@@ -18,8 +18,8 @@ from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
+from turnwise.turn.machine import restore
 from turnwise.turn.settled_response import MAX_CALLS
-from turnwise.turn.snapshot import restore
 from turnwise.vocab import Message, ToolCall, ToolResult, text_of
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")

@@ -8,8 +8,7 @@ from agent.test_cached_runs import PRICES, agent_at, reading
 from turnwise import Journal, Prices, read_prices
 from turnwise.journal.ledger_queries import LedgerSpan, Total, sum_of_totals
 from turnwise.lab import Lab
-from turnwise.terminal.costs import json_of
-from turnwise.terminal.usage import lines_of
+from turnwise.terminal.usage import json_of, lines_of
 from turnwise.testing import FakeClock
 
 NOBODY = Prices()

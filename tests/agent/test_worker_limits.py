@@ -8,8 +8,8 @@ from flat_agents import flat_agent
 from turnwise import MaxCost, MaxRequests, tool
 from turnwise.errors import TurnRefused
 from turnwise.vocab import Text
-from turnwise.workers.turn_request import TurnWishes, read_wishes, write_wishes
-from turnwise.workers.worker_limits import WorkerAllows, narrowed_config
+from turnwise.workers.turn_status import TurnWishes, read_wishes, write_wishes
+from turnwise.workers.worker import WorkerAllows, narrowed_config
 
 
 @tool(effect="write")

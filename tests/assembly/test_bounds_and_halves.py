@@ -25,7 +25,7 @@ from turnwise.vocab import (
     ToolCall,
     ToolCallDelta,
 )
-from turnwise.vocab.json_values import MAX_VALUES
+from turnwise.vocab.schema_bounds import MAX_VALUES
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1, 50])

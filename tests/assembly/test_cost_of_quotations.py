@@ -7,7 +7,7 @@ import pytest
 
 from text_calls import TOOLS, WRITERS, read_text
 from turnwise.assembly.text_calls.quotations import Quotations
-from turnwise.assembly.text_calls.tools import OfferedTools
+from turnwise.assembly.text_calls.values import OfferedTools
 from turnwise.vocab import Message, Text, ToolResult
 
 # The tester's: a call that never ends, over and over, and calls that begin alike.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import WRITERS, read_text
-from turnwise.assembly.text_calls.endings import TOKENS
+from turnwise.assembly.text_calls.tags import TOKENS
 from turnwise.vocab import FinishReason, Frame, PartDone, Text, ToolCallDelta
 
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'

@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assembly.test_properties import FRAMES
-from turnwise.assembly.blocks import BlockKind, OpenBlock
-from turnwise.assembly.calls_under_way import CallAtHand, WrittenCalls
+from turnwise.assembly.blocks import BlockKind, CallAtHand, OpenBlock, ResponseSize, WrittenCalls
 from turnwise.assembly.fast import FastRuns
 from turnwise.assembly.response import Assembler
-from turnwise.assembly.response_size import ResponseSize
 from turnwise.assembly.tool_calls import CallTable
 from turnwise.vocab import (
     BlockEnded,

@@ -12,7 +12,7 @@ from turnwise.assembly.argument_text import ArgumentText
 from turnwise.assembly.json_text import Complete, classify
 from turnwise.rules.arguments import Sound, Unsound, judge_call
 from turnwise.vocab import ArgumentsState, FinishReason, ToolCall, ToolSpec
-from turnwise.vocab.json_values import MAX_VALUES, has_too_many_values
+from turnwise.vocab.schema_bounds import MAX_VALUES, has_too_many_values
 
 PUT = ToolSpec(name="put", description="", parameters='{"type":"object"}')
 JSON = st.recursive(

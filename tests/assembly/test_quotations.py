@@ -14,7 +14,7 @@ from tables import each
 from text_calls import TOOLS as OFFERED
 from text_calls import WRITERS, Arguments, Call, read_text
 from turnwise.assembly.text_calls.quotations import Quotations
-from turnwise.assembly.text_calls.tools import OfferedTools
+from turnwise.assembly.text_calls.values import OfferedTools
 from turnwise.vocab import ArgumentsState, File, Message, ProviderItem, Text, ToolCall, ToolResult
 
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tables import each
 from text_calls import TOOLS, WRITERS, Arguments, read_text
 from turnwise.assembly.text_calls.quotations import Quotations
-from turnwise.assembly.text_calls.tools import OfferedTools
+from turnwise.assembly.text_calls.values import OfferedTools
 from turnwise.vocab import Message, Text, ToolResult
 
 View = Callable[[str], str]

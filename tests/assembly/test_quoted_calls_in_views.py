@@ -6,7 +6,7 @@ from shown_files import VIEWS
 from tables import each
 from text_calls import TOOLS, WRITERS
 from turnwise.assembly.text_calls.quotations import Quotations
-from turnwise.assembly.text_calls.tools import OfferedTools
+from turnwise.assembly.text_calls.values import OfferedTools
 from turnwise.vocab import Message, Text
 
 # A prefix, a mark, a number or a cell at each line.

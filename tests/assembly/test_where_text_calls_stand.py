@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import WRITERS, Reading, harmony, qwen_coder, read_text
-from turnwise.assembly.text_calls import reasoning_marks as thinking
+from turnwise.assembly.text_calls import tags as thinking
 from turnwise.vocab import Frame, PartDone, Reasoning, ReasoningDelta, Text, TextDelta
 
 READ = [("read", {"path": "a"})]

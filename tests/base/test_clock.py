@@ -5,8 +5,7 @@ from functools import partial
 
 import pytest
 
-from turnwise.base.clock import Overdue, SystemClock, Watchdog, wait_for_task
-from turnwise.base.ids import TimeOrderedIds
+from turnwise.base.clock import Overdue, SystemClock, TimeOrderedIds, Watchdog, wait_for_task
 from turnwise.testing import FakeClock
 from waits import HANG_S
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.base.own_loop import quickest_loop, run_to_end
+from turnwise.base.threads import quickest_loop, run_to_end
 from waits import HANG_S
 
 kept: list[object] = []  # what is left behind must not be collected, and loudly closed, in another test
@@ -124,7 +124,7 @@ def test_without_uvloop_there_is_asyncio(tmp_path: Path) -> None:
     """The extra is not needed."""
     (tmp_path / "uvloop.py").write_text("raise ImportError('hidden')")
     program = (
-        "from turnwise.base.own_loop import quickest_loop as q; loop = q(); print(type(loop).__module__); loop.close()"
+        "from turnwise.base.threads import quickest_loop as q; loop = q(); print(type(loop).__module__); loop.close()"
     )
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True).stdout

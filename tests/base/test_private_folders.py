@@ -18,11 +18,11 @@ from turnwise.base.private_folders import NEW_S, OWNER, make_private_folder, pri
 from turnwise.errors import CallerError
 from turnwise.journal.kept_prices import KeptPrices, KeptRow
 from turnwise.tools.sandbox import find_sandbox
-from turnwise.tools.sandbox.scratch import Scratch
-from turnwise.tools.workspace.recovery import recover_changes
+from turnwise.tools.sandbox.environment import Scratch
+from turnwise.tools.workspace.changes import recover_changes
 from waits import HANG_S
 
-MAKE = "from turnwise.tools.sandbox.scratch import Scratch; scratch = Scratch(); made = scratch.root"
+MAKE = "from turnwise.tools.sandbox.environment import Scratch; scratch = Scratch(); made = scratch.root"
 MAKE_CHANGES = (
     "from turnwise.tools.workspace.changes import FileChanges; changes = FileChanges(); made = changes._root()"
 )

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnwise.coding_agent.repository import GitState
-from turnwise.coding_agent.workplace_note import (
+from turnwise.coding_agent.turn_notes import (
     NOTE,
     UNKNOWN,
     Facts,

@@ -24,7 +24,7 @@ from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.records import ToolsStarted
 from turnwise.lab import Lab
 from turnwise.turn.endings import UNKNOWN_OUTCOME
-from turnwise.turn.snapshot import restore
+from turnwise.turn.machine import restore
 from turnwise.vocab import Message, Text, ToolCall, ToolResult
 
 EVERY = 5  # in the usual run one of so many places of each kind; the wide one takes all

@@ -7,8 +7,7 @@ from lab.failing import turn
 from turnwise.endpoints.circuits import Circuits
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedFault, ScriptedStep
-from turnwise.rules.circuit import OPEN_CODE, CircuitPolicy
-from turnwise.rules.retries import RetryPolicy
+from turnwise.rules.retries import OPEN_CODE, CircuitPolicy, RetryPolicy
 from turnwise.testing import FakeClock
 from turnwise.turn.config import Fallback
 from turnwise.vocab import Fault, FaultKind, StopReason

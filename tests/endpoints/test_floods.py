@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from turnwise.base.own_loop import quickest_loop, run_to_end
+from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.bounded_connector import MAX_HEADS
 from turnwise.endpoints.endpoints import Endpoint, Secret

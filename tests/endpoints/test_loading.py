@@ -9,8 +9,16 @@ from flat_agents import flat_agent
 from turnwise import RetryPolicy, RunResult, StopReason
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
-from turnwise.rules.circuit import CLOSED, CircuitPolicy, after_response
-from turnwise.rules.retries import LOADING_CAP_S, NO_RETRY, GiveUp, WaitThenRetry, judge_retry
+from turnwise.rules.retries import (
+    CLOSED,
+    LOADING_CAP_S,
+    NO_RETRY,
+    CircuitPolicy,
+    GiveUp,
+    WaitThenRetry,
+    after_response,
+    judge_retry,
+)
 from turnwise.vocab import Fault, FaultKind
 
 LOADING = Fault(kind=FaultKind.OVERLOADED, message="Loading model", status=503)

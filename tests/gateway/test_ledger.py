@@ -20,12 +20,11 @@ from turnwise.errors import JournalFailed
 from turnwise.gateway.accounts import Account, AccountMeans, SentRequest, open_accounts
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.gateway.service import RelayService, ServiceMeans
-from turnwise.journal.direct_ledger import LedgerLine
+from turnwise.journal.direct_ledger import ANY, LedgerLine
 from turnwise.journal.journal import Journal
 from turnwise.journal.ledger import LedgerEntry, ReceivedResponse
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.ledger_thread import LedgerThread
-from turnwise.journal.repairs_seen import ANY
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock
 from waits import HANG_S

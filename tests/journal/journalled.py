@@ -15,14 +15,14 @@ from turnwise.errors import CallerError, TurnwiseBug
 from turnwise.journal.journal import Journal
 from turnwise.lab import Lab
 from turnwise.lab.script import Script
-from turnwise.replay.recorded_session import RecordedSession, read_recorded
+from turnwise.replay.session_file import RecordedSession, read_recorded
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import EndpointRecovery, RunnerMeans
 from turnwise.testing import FakeClock
 from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Event, TurnStarted
-from turnwise.turn.snapshot import SessionFold, fold_session, restore
+from turnwise.turn.machine import SessionFold, fold_session, restore
 from turnwise.vocab import Message, Text
 from turnwise.wire.profiles import builtin_profiles
 from waits import HANG_S

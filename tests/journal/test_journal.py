@@ -16,11 +16,11 @@ from left_journals import unseen_owner
 from turn.playing import session_messages
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalFailed
+from turnwise.journal.direct_ledger import RepairSeen
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.records import JournalEntry, RequestSent
-from turnwise.journal.repairs_seen import RepairSeen
 from turnwise.journal.turn_writer import TurnJournal
 from turnwise.testing import FakeClock
 from turnwise.turn.config import TurnConfig, TurnResult

@@ -31,7 +31,7 @@ from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import RequestFailed
-from turnwise.turn.snapshot import replay
+from turnwise.turn.machine import replay
 from turnwise.vocab import Fault, FaultKind
 from waits import HANG_S
 

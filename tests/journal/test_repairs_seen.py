@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 
 from turnwise.assembly.evidence import kept_event
-from turnwise.journal.journal import Journal
-from turnwise.journal.ledger import LedgerEntry
-from turnwise.journal.ledger_queries import LedgerSpan
-from turnwise.journal.ledger_thread import LedgerThread
-from turnwise.journal.repairs_seen import (
+from turnwise.journal.direct_ledger import (
     MOST_A_DAY,
     MOST_ROWS,
     OTHER_MODELS,
@@ -22,6 +18,10 @@ from turnwise.journal.repairs_seen import (
     RepairSum,
     RequestSum,
 )
+from turnwise.journal.journal import Journal
+from turnwise.journal.ledger import LedgerEntry
+from turnwise.journal.ledger_queries import LedgerSpan
+from turnwise.journal.ledger_thread import LedgerThread
 from turnwise.testing import FakeClock
 
 EVENT = (kept_event(1, b'data: {"id": "secret"}\n\n'),)

@@ -9,9 +9,8 @@ import pytest
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
 from turnwise.journal.records import ToolsStarted
-from turnwise.journal.retention import KeptSession
-from turnwise.settings.retention_files import KeepRule, read_keep_rule, read_span
-from turnwise.settings.settings import Layer
+from turnwise.journal.session_rows import KeptSession
+from turnwise.settings.settings import KeepRule, Layer, read_keep_rule, read_span
 from turnwise.terminal.pruning import OldSessions, choose_old
 from turnwise.testing import FakeClock
 

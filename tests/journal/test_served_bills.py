@@ -31,8 +31,8 @@ from turnwise.rules.pricing import (
     dearest_times,
     is_ordinary,
     price_of,
+    projected_usd,
 )
-from turnwise.rules.projection import projected_usd
 from turnwise.rules.provider_tool_costs import models_named, terms_asked
 from turnwise.testing import FakeClock
 from turnwise.turn.events import ResponseReceived

@@ -11,8 +11,8 @@ from turnwise.journal.journal import Journal, Session
 from turnwise.journal.records import JournalRecord, ToolsStarted
 from turnwise.journal.session_folding import session_so_far
 from turnwise.replay.playback import SessionPlayer
-from turnwise.replay.recorded_session import read_recorded
 from turnwise.replay.redacted_session import without_secrets
+from turnwise.replay.session_file import read_recorded
 from turnwise.testing import FakeClock
 from turnwise.turn.events import ResponseReceived, ScriptCalled, TurnStarted
 from turnwise.vocab import Message

@@ -20,11 +20,11 @@ from turnwise.agent.budgets import Reservation
 from turnwise.base.clock import SystemClock
 from turnwise.errors import JournalFailed
 from turnwise.journal import file
-from turnwise.journal import store_thread as waiting
+from turnwise.journal import stores as waiting
 from turnwise.journal.file import JournalFile, Use
 from turnwise.journal.postgres.connection import Waits
 from turnwise.journal.postgres.store import GIVEN_UP, PostgresStore
-from turnwise.journal.store_thread import Patience, WouldWait
+from turnwise.journal.stores import Patience, WouldWait
 from turnwise.running.watcher_events import FrameSeen, WatcherEvent
 from turnwise.testing import ScriptedModel, call
 from turnwise.testing.scripted_model import BASE_URL

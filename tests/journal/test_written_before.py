@@ -19,8 +19,8 @@ from turnwise.journal.ledger import LedgerEntry
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.records import RequestSent
 from turnwise.journal.turn_writer import TurnJournal
-from turnwise.rules.circuit import CircuitPolicy
 from turnwise.rules.permissions import Policy
+from turnwise.rules.retries import CircuitPolicy
 from turnwise.running.approvals import Asking
 from turnwise.running.hooks import Hook
 from turnwise.running.runner_config import EndpointRecovery

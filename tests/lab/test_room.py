@@ -19,10 +19,12 @@ from turnwise.rules.budget import (
     ModelLimits,
     OutputBudget,
     PromptSize,
+    ToldLimits,
     grown,
     measured,
     message_bytes,
     prompt_capacity,
+    read_told,
     request_bytes,
     split_output,
     with_budget,
@@ -40,7 +42,6 @@ from turnwise.rules.compaction import (
 )
 from turnwise.rules.history import unique_id
 from turnwise.rules.recovery import ate_all
-from turnwise.rules.told_limits import ToldLimits, read_told
 from turnwise.rules.truncation import find_cut
 from turnwise.vocab import (
     FaultKind,

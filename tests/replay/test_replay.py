@@ -16,7 +16,7 @@ from turnwise.journal.journal import JournalEntry, TurnRow
 from turnwise.journal.records import JournalRecord, RequestSent, ToolsStarted
 from turnwise.lab import builtin_scripts
 from turnwise.replay.playback import Difference, SessionPlayer
-from turnwise.replay.recorded_session import RecordedSession, RecordedTurn
+from turnwise.replay.session_file import RecordedSession, RecordedTurn
 from turnwise.turn.commands import Command, RunTools
 from turnwise.turn.events import ToolEnded, ToolsFinished
 from turnwise.vocab import StopReason

@@ -12,8 +12,7 @@ from journal.journalled import led_by_lab
 from turnwise.errors import CallerError
 from turnwise.lab import builtin_scripts
 from turnwise.replay import session_file
-from turnwise.replay.recorded_session import MOST_LEVELS, RecordedSession
-from turnwise.replay.session_file import read_session_file, write_session
+from turnwise.replay.session_file import MOST_LEVELS, RecordedSession, read_session_file, write_session
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ from turnwise.agent.resume_lookup import read_session
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
 from turnwise.replay.playback import SessionPlayer
-from turnwise.replay.recorded_session import RecordedSession, read_recorded
+from turnwise.replay.session_file import RecordedSession, read_recorded
 from turnwise.replay.session_fork import Forked, fork
 from turnwise.testing import FakeClock
 from turnwise.turn.commands import FinishTurn
-from turnwise.turn.snapshot import restore
+from turnwise.turn.machine import restore
 from turnwise.vocab import Message
 
 SCRIPT = "read-edit-answer"

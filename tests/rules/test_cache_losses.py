@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each
-from turnwise.rules.cache_losses import CacheCounts, unread_tokens, unread_usd
+from turnwise.rules.pricing import CacheCounts, unread_tokens, unread_usd
 
 
 def counts(*requests: tuple[str, int, int]) -> list[CacheCounts]:

@@ -9,8 +9,16 @@ from rules.continued_contents import CONTENTS
 from tables import each
 from turnwise.lab.habits import misbehave
 from turnwise.lab.script import Habit
-from turnwise.rules.continuation import Grown, NoGrowth, NoSeam, SplitText, hold_back, stitch
-from turnwise.rules.json_spelling import plainly, without_half_escape
+from turnwise.rules.continuation import (
+    Grown,
+    NoGrowth,
+    NoSeam,
+    SplitText,
+    hold_back,
+    plainly,
+    stitch,
+    without_half_escape,
+)
 
 CUTS = 40  # of each content and habit
 SPELLINGS = ("plain", "ascii", "slashes", "spaced")

@@ -27,9 +27,18 @@ from turnwise.rules.limits import (
     said,
     stop_reason,
 )
-from turnwise.rules.pricing import ZERO, Priced, PriceRow, TokenPrices, add, price_of
-from turnwise.rules.projection import can_project, output_tokens_for, projected_usd
-from turnwise.rules.shares import NOTHING_LEFT, Share, share_of
+from turnwise.rules.pricing import (
+    ZERO,
+    Priced,
+    PriceRow,
+    TokenPrices,
+    add,
+    can_project,
+    output_tokens_for,
+    price_of,
+    projected_usd,
+)
+from turnwise.rules.reservations import NOTHING_LEFT, Share, share_of
 from turnwise.vocab import StopReason, Usage
 
 # 2 and 10 dollars a million: $0.001 is 500 tokens of prompt, or 100 of output

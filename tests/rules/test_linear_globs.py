@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.errors import CallerError
-from turnwise.rules.linear_globs import path_glob, word_glob
 from turnwise.rules.permission_commands import Match, matches_narrowly, matches_widely
 from turnwise.rules.permission_facts import CommandFact, Word
-from turnwise.rules.permission_paths import path_matches
-from turnwise.rules.permission_patterns import plain_command
-from turnwise.rules.permissions import names_match
+from turnwise.rules.permission_paths import path_glob, path_matches, word_glob
+from turnwise.rules.permissions import names_match, plain_command
 
 PATTERNS = st.lists(
     st.sampled_from(["a", "b", "/", "*", "**", "/**/", "/**", "?", "\\*", "\\?", "\\", ".", "\n"]), max_size=9

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from tables import each
 from turnwise.rules.budget import PromptSize, message_bytes
-from turnwise.rules.circuit import CLOSED, CircuitPolicy, after_response, let_through
 from turnwise.rules.compaction import Variant, shorten_results, tail_start
 from turnwise.rules.limits import (
     ANSWER_TOKENS,
@@ -31,8 +30,17 @@ from turnwise.rules.limits import (
 )
 from turnwise.rules.pricing import ERRORS_UNSURE, Priced, PriceRow, TokenPrices, Unknown, price_of
 from turnwise.rules.provider_tool_costs import billed_apart, searches_asked
-from turnwise.rules.retries import GiveUp, RetryPolicy, WaitThenRetry, judge_retry
-from turnwise.rules.shares import NOTHING_LEFT, share_of, shares_of
+from turnwise.rules.reservations import NOTHING_LEFT, share_of, shares_of
+from turnwise.rules.retries import (
+    CLOSED,
+    CircuitPolicy,
+    GiveUp,
+    RetryPolicy,
+    WaitThenRetry,
+    after_response,
+    judge_retry,
+    let_through,
+)
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Text, ToolResult, Usage
 
 LEAVES: tuple[Leaf, ...] = (

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tables import each
 from turnwise.errors import CallerError
 from turnwise.rules.permission_facts import CallFacts, PathFact
-from turnwise.rules.permission_patterns import plain_path
-from turnwise.rules.permissions import Policy, judge_permission
+from turnwise.rules.permissions import Policy, judge_permission, plain_path
 from turnwise.settings.permission_files import parse_rule
 from turnwise.tools.shell_judge import inspect_call
 

@@ -8,9 +8,9 @@ import shlex
 import pytest
 
 from tables import each
+from turnwise.rules.permission_commands import destroys
 from turnwise.rules.permission_facts import CommandFact, PathFact, Word
 from turnwise.rules.read_only_commands import is_reading
-from turnwise.rules.shell_dangers import destroys
 
 
 def command(line: str) -> CommandFact:

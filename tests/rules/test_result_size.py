@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.rules.budget import part_bytes
-from turnwise.rules.result_size import (
+from turnwise.rules.compaction import (
     GONE,
     MIN_RESULT_BYTES,
     OLD_RESULT_BYTES,
@@ -14,7 +14,7 @@ from turnwise.rules.result_size import (
     ReadResultArguments,
     read_back,
     result_limit,
-    shorten,
+    shorten_result,
 )
 from turnwise.rules.schema import fault_of_schema
 from turnwise.vocab import File, Text, ToolResult
@@ -28,11 +28,11 @@ def result(*texts: str) -> ToolResult:
 
 def test_what_fits_stays_the_very_same() -> None:
     short = result("a line")
-    assert shorten(short, limit_bytes=1_000, handle=None) is short
+    assert shorten_result(short, limit_bytes=1_000, handle=None) is short
 
 
 def test_head_and_tail_stay_and_the_note_says_how_to_read_the_rest() -> None:
-    cut = shorten(result("a" * 5_000 + "z" * 5_000), limit_bytes=1_000, handle="read_result")
+    cut = shorten_result(result("a" * 5_000 + "z" * 5_000), limit_bytes=1_000, handle="read_result")
     text = msgspec.structs.asdict(cut.content[0])["text"]
     head, note, tail = text.split("\n")
     assert head == "a" * len(head)
@@ -41,13 +41,13 @@ def test_head_and_tail_stay_and_the_note_says_how_to_read_the_rest() -> None:
         f"[... {10_000 - 2 * len(head)} of 10000 characters left out to save room; call `read_result` with "
         f'{{"call_id": "call_1", "offset": {len(head)}}} to read them ...]'
     )
-    without = shorten(result("a" * 10_000), limit_bytes=1_000, handle=None)
+    without = shorten_result(result("a" * 10_000), limit_bytes=1_000, handle=None)
     assert "call the tool again if you need them" in msgspec.structs.asdict(without.content[0])["text"]
 
 
 def test_a_picture_in_an_old_result_is_named_in_its_place() -> None:
     picture = ToolResult(call_id="a", name="look", content=(File(media_type="image/png", data=b"x"), Text("a dog")))
-    assert shorten(picture, limit_bytes=OLD_RESULT_BYTES, handle=None).content == (
+    assert shorten_result(picture, limit_bytes=OLD_RESULT_BYTES, handle=None).content == (
         Text("(image/png, left out to save room)"),
         Text("a dog"),
     )
@@ -57,7 +57,7 @@ def test_a_picture_in_an_old_result_is_named_in_its_place() -> None:
 def test_shortened_results_keep_their_limit_and_shortening_ends(texts: list[str], limit: int) -> None:
     """Within the limit and a note for each text; never longer than before; ids stay."""
     whole = result(*texts)
-    cut = shorten(whole, limit_bytes=limit, handle="read_result")
+    cut = shorten_result(whole, limit_bytes=limit, handle="read_result")
     assert part_bytes(cut) <= max(limit, 0) + (NOTE_BYTES + part_bytes(result(""))) * len(texts) or cut is whole
     assert part_bytes(cut) <= part_bytes(whole)
     assert (cut.call_id, cut.name, len(cut.content)) == (whole.call_id, whole.name, len(whole.content))
@@ -121,6 +121,6 @@ def test_arguments_that_do_not_fit_are_told() -> None:
 def test_a_short_text_beside_a_long_one_stays_whole() -> None:
     """Its share of the limit is smaller than it is, but the note about what was left out would be longer."""
     given_ = ToolResult(call_id="a", name="read", content=(Text("notes.txt"), Text("x" * 9_000)))
-    heading, rest = shorten(given_, limit_bytes=2_048, handle="read_result").content
+    heading, rest = shorten_result(given_, limit_bytes=2_048, handle="read_result").content
     assert heading == Text("notes.txt")
     assert isinstance(rest, Text) and "left out to save room" in rest.text and len(rest.text) < 2_300

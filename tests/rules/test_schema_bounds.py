@@ -15,7 +15,7 @@ from turnwise.errors import CallerError
 from turnwise.relay.client_request import read_client_request
 from turnwise.relay.refusals import RequestRefused, refusal_answer
 from turnwise.rules.schema import MAX_ERRORS, fault_of_schema, schema_errors
-from turnwise.settings.mcp_entries import ServerCommand, ServerEntry
+from turnwise.settings.mcp_files import ServerCommand, ServerEntry
 from turnwise.tools.mcp.offered_tools import read_tools
 from turnwise.vocab.schema_bounds import SchemaTooCostly, cost_fault, read_schema
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from turnwise.rules.last_step import forbid_tools
+from turnwise.rules.last_step import OUTCOMES, exit_code, forbid_tools
 from turnwise.rules.limits import MaxSteps, Spent, forecast, pace
-from turnwise.rules.stop import OUTCOMES, exit_code
 from turnwise.vocab import StopReason, ToolSpec
 
 

@@ -6,9 +6,9 @@ import shlex
 import pytest
 
 from tables import each
+from turnwise.rules.permission_commands import WRITING
 from turnwise.rules.permission_facts import CallFacts, CommandFact, ShellFacts, Word
 from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, judge_permission
-from turnwise.rules.writing_options import WRITING
 
 
 def judged(line: str, *patterns: str, unknown: str = "") -> PermissionKind:

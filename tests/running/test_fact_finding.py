@@ -8,7 +8,7 @@ import pytest
 from flat_agents import flat_agent
 from turnwise import Approval, Asking, Policy
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.running.fact_finding import INSPECT_S, find_facts
+from turnwise.running.grants import INSPECT_S, find_facts
 from turnwise.running.tools import Tool
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.turn.commands import InspectCalls, PlannedCall

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from flat_agents import flat_agent
 from turnwise import ToolCall, ToolFinished, ToolStarted, tool
 from turnwise.agent.run_options import RunOptions
-from turnwise.running.progress import EVERY_S, LINE, CallTelling, LastLine, last_line, telling, tells_of
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import Observation, RunnerMeans
 from turnwise.running.watcher_events import RequestFinished, ToolProgress, WatcherEvent
+from turnwise.running.working_call import EVERY_S, LINE, CallTelling, LastLine, last_line, telling, tells_of
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.tools.workspace import workspace_tools
 from turnwise.turn.config import TurnConfig

@@ -14,7 +14,7 @@ from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport
 from turnwise.turn.commands import Wait
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Interrupted, RequestFailed, TurnStarted, WaitOver
-from turnwise.turn.snapshot import replay
+from turnwise.turn.machine import replay
 from turnwise.vocab import Fault, FaultKind, Message, StopReason, Text, TextDelta
 from waits import HANG_S
 

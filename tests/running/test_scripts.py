@@ -17,13 +17,13 @@ from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.running.approvals import Approver, Asking
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import RunnerMeans, Safety
-from turnwise.running.script_calls import awaited_calls
+from turnwise.running.script_values import awaited_calls
 from turnwise.running.tools import Arguments, Tool
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import Effect, ScriptLimits, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import Event, ScriptCalled, TurnStarted
-from turnwise.turn.snapshot import fold_session, replay
+from turnwise.turn.machine import fold_session, replay
 from turnwise.vocab import Message, Part, StopReason, Text, ToolResult, ToolSpec, text_of
 from waits import HANG_S
 

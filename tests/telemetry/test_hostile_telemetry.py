@@ -14,10 +14,9 @@ from telemetry.otlp_receiver import Receiver, receiving
 from telemetry.test_spans import KEY, agent_of, look
 from terminal.test_processes import wait_until
 from turnwise import Agent, Telemetry, tool
-from turnwise.running.observers import ObservedTurn
-from turnwise.telemetry.contents import MOST_OF_A_NAME, MOST_OF_A_TEXT, MOST_OF_AN_ATTRIBUTE, Contents
-from turnwise.telemetry.endings import SpanEndings
-from turnwise.telemetry.instruments import Instruments
+from turnwise.running.watcher_events import ObservedTurn
+from turnwise.telemetry.attributes import MOST_OF_A_NAME, MOST_OF_A_TEXT, MOST_OF_AN_ATTRIBUTE, Contents
+from turnwise.telemetry.instruments import Instruments, SpanEndings
 from turnwise.telemetry.turn_trace import TurnTrace
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, call
 from turnwise.vocab import Message, Text, ToolResult

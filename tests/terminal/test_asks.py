@@ -11,7 +11,7 @@ import pytest
 
 from terminal.person import CTRL_C, at_terminal
 from terminal.running import Cli, at, running_lab, script
-from turnwise.coding_agent.asks import always_said
+from turnwise.coding_agent.asked_calls import always_said
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep
 from turnwise.rules.permissions import PermissionRule

@@ -22,7 +22,7 @@ from turnwise.lab.endpoint_check.rule_probes import RULE_NAMES, RULE_PROBES, row
 from turnwise.lab.strict.dialect_checks import find_refused
 from turnwise.lab.strict.dialects import ServerDialect, builtin_dialects
 from turnwise.settings.endpoint_rows import own_profiles
-from turnwise.terminal.endpoint_check.rule_showing import found_profile, outcome_of, row_of
+from turnwise.terminal.endpoint_check import found_profile, outcome_of, row_of
 from turnwise.testing import FakeClock, Reply, ScriptedTransport
 from turnwise.wire.profiles import Profile, builtin_profiles
 

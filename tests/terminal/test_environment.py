@@ -14,7 +14,7 @@ import pytest
 from terminal.person import CTRL_D, at_terminal
 from terminal.running import Cli, at, running_lab, script
 from turn.wire_prefix import changes_between, read_wire
-from turnwise.coding_agent.workplace_note import own_names
+from turnwise.coding_agent.turn_notes import own_names
 from turnwise.lab import Lab
 from waits import HANG_S
 

@@ -8,7 +8,7 @@ import pytest
 
 from terminal.person import CTRL_C, CTRL_D, ENTER, at_terminal
 from terminal.running import Cli, running_lab, script
-from turnwise.coding_agent.discovery import MOST_OF_A_SERVER, FoundEndpoints, keys_in, server_line
+from turnwise.coding_agent.model_names import MOST_OF_A_SERVER, FoundEndpoints, keys_in, server_line
 from turnwise.endpoints.local_servers import LocalServer, ServerAnswer, usual_servers
 from turnwise.journal.prices import Prices
 from turnwise.lab import Lab

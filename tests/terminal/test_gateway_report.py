@@ -9,8 +9,8 @@ import pytest
 
 from terminal.running import Cli
 from turnwise.errors import CallerError
+from turnwise.journal.direct_ledger import ANY, RepairSeen
 from turnwise.journal.journal import Journal, journal_path
-from turnwise.journal.repairs_seen import ANY, RepairSeen
 from turnwise.terminal.repair_report import first_day_of
 from turnwise.testing import FakeClock
 

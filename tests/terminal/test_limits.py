@@ -17,8 +17,8 @@ from turnwise.settings.catalogue import LimitRow
 from turnwise.settings.options import rows_from
 from turnwise.settings.settings import CAPS, Layer, Merged, RunSettings, check_layer, is_table, read_layers
 from turnwise.terminal.check import command as check
+from turnwise.terminal.command_options import FiniteRange
 from turnwise.terminal.lab import command as lab_command
-from turnwise.terminal.numbers import FiniteRange
 from turnwise.terminal.run import command as run
 from turnwise.turn.config import TurnConfig
 from turnwise.vocab import Settings

@@ -14,8 +14,7 @@ from terminal.person import CTRL_D, ENTER, Person, at_terminal
 from terminal.running import at, running_lab
 from turnwise.coding_agent.text import short_id
 from turnwise.lab import Lab
-from turnwise.terminal.lines import columns_of, fitted, say
-from turnwise.terminal.rows import COLOUR, cells_of
+from turnwise.terminal.rows import COLOUR, cells_of, columns_of, fitted, say
 from turnwise.terminal.status import line_of
 from turnwise.workers.turn_status import TurnStatus
 

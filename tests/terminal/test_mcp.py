@@ -24,14 +24,13 @@ from turnwise.coding_agent.run_servers import RunServers, servers_in, servers_of
 from turnwise.errors import CallerError
 from turnwise.journal.journal import journal_path
 from turnwise.lab import Lab
-from turnwise.settings.mcp_entries import ServerCommand, ServerEntry
+from turnwise.settings.mcp_files import ServerCommand, ServerEntry
 from turnwise.settings.options import RunSettings
 from turnwise.terminal.mcp_prompts import filled_prompt
 from turnwise.tools.mcp.kept_server import INSTALL
 from turnwise.tools.mcp.offered_tools import read_tools
 from turnwise.tools.mcp.processes import checked_sandbox, program_of
-from turnwise.tools.mcp.trust import ChangedTool, ServerTrust
-from turnwise.tools.mcp.writable_commands import runs_inside
+from turnwise.tools.mcp.trust import ChangedTool, ServerTrust, runs_inside
 from turnwise.tools.sandbox import find_sandbox
 from waits import HANG_S
 

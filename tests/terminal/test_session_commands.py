@@ -12,12 +12,12 @@ from prompt_toolkit.formatted_text import to_plain_text
 
 from tables import each
 from turnwise.agent.formatting import PRICE_WANTED, PURPOSES, purposes_said
-from turnwise.coding_agent.session_usage import SessionSpent
+from turnwise.coding_agent.last_exchange import SessionSpent
 from turnwise.journal.journal import SessionRow
 from turnwise.rules.pricing import Cost
-from turnwise.terminal.commands import COMMANDS, OTHER_NAMES, command_of, is_command_in_passing, unknown_said
 from turnwise.terminal.conversation import session_lines
 from turnwise.terminal.tab_completion import completer
+from turnwise.terminal.words import COMMANDS, OTHER_NAMES, command_of, is_command_in_passing, unknown_said
 from turnwise.turn.commands import Purpose
 
 

@@ -12,10 +12,9 @@ from turn.wire_prefix import Wire, check_prefixes, read_wire
 from turnwise.lab.raw import parse
 from turnwise.lab.strict import ModelRules
 from turnwise.lab.strict import check as judge
-from turnwise.rules.stop import OUTCOMES
+from turnwise.rules.last_step import OUTCOMES
 from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import Ask, Command, FinishTurn, RunHooks, RunTools, SendRequest, Wait
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import (
@@ -29,10 +28,10 @@ from turnwise.turn.events import (
     ToolsFinished,
     TurnStarted,
 )
-from turnwise.turn.machine import Turn
+from turnwise.turn.history import Carried
+from turnwise.turn.machine import Turn, replay
 from turnwise.turn.pending_calls import taken_up
-from turnwise.turn.rebuilt_request import MAX_CORRECTIONS
-from turnwise.turn.snapshot import replay
+from turnwise.turn.step_request import MAX_CORRECTIONS
 from turnwise.vocab import ArgumentsState, Fault, Message, Response, StopReason, Text, ToolCall, ToolResult, text_of
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family as find_family

@@ -20,8 +20,7 @@ from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest, Wait
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted, WaitOver
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import fold_session
+from turnwise.turn.machine import Turn, fold_session
 from turnwise.vocab import FinishReason, Message, Response, Text, ToolSpec, calls_of
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import MODULES

@@ -26,8 +26,7 @@ from turn.test_limits_hold import MOVES, SIZES, SUMMARIES, TROUBLE, WINDOWS, pla
 from turnwise.errors import CallerError
 from turnwise.turn.commands import Command, FinishTurn
 from turnwise.turn.events import Event, MessageArrived, TurnStarted
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import fold_session
+from turnwise.turn.machine import Turn, fold_session
 
 TURNS = 4
 MOST_EVENTS = 120

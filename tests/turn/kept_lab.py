@@ -27,7 +27,7 @@ from turnwise.running.tools import Arguments, Tool
 from turnwise.testing import FakeClock
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import Event, TurnStarted
-from turnwise.turn.snapshot import fold_session
+from turnwise.turn.machine import fold_session
 from turnwise.vocab import Message, OutputSchema, Settings, Text, ToolSpec
 from turnwise.wire.profiles import builtin_profiles
 from waits import HANG_S

@@ -14,11 +14,10 @@ from typing import NamedTuple
 import msgspec
 
 from turnwise.errors import CallerError, TurnwiseBug
-from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import Command
 from turnwise.turn.events import Event, TurnStarted
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import SessionSoFar, fold_session
+from turnwise.turn.history import Carried
+from turnwise.turn.machine import SessionSoFar, Turn, fold_session
 
 FOLDER = Path(__file__).resolve().parent / "kept"
 SUFFIX = ".jsonl.xz"

@@ -10,7 +10,6 @@ from turn.kept_starts import spoilt
 from turnwise.errors import CallerError, TurnwiseBug
 from turnwise.rules.history import waiting_calls
 from turnwise.turn.approvals import Approval
-from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, PrepareStep, RunScript, RunTools, SendRequest
 from turnwise.turn.events import (
     Event,
@@ -21,8 +20,8 @@ from turnwise.turn.events import (
     StepPrepared,
     TurnStarted,
 )
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import SessionSoFar, fold_session, restore
+from turnwise.turn.history import Carried
+from turnwise.turn.machine import SessionSoFar, Turn, fold_session, restore
 from turnwise.vocab import FinishReason, Message, Reasoning, Response, Text, ToolCall, ToolResult, Usage
 
 WORD = Message("user", (Text("One more thing."),))

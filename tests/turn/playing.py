@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from turnwise.turn.approvals import Approval
-from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, PrepareStep, RunTools, SendRequest
 from turnwise.turn.config import ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import (
@@ -16,8 +15,8 @@ from turnwise.turn.events import (
     ToolsFinished,
     TurnStarted,
 )
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import fold_session
+from turnwise.turn.history import Carried
+from turnwise.turn.machine import Turn, fold_session
 from turnwise.vocab import (
     ArgumentsState,
     Fault,

@@ -13,8 +13,7 @@ from turnwise.rules.history import heal
 from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.commands import FinishTurn, SendRequest
 from turnwise.turn.events import MessageArrived, TurnStarted
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import fold_session
+from turnwise.turn.machine import Turn, fold_session
 from turnwise.vocab import Message, StopReason, Text, text_of
 
 

@@ -15,7 +15,7 @@ from turnwise.rules.permissions import Policy
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, TurnStarted
-from turnwise.turn.snapshot import SessionSoFar, fold_session
+from turnwise.turn.machine import SessionSoFar, fold_session
 from turnwise.vocab import Message, Text, ToolResult
 
 TURNS = 4

@@ -9,14 +9,12 @@ import pytest
 
 from turn.playing import ASK, CONFIG, call, says, session_messages
 from turnwise.rules.budget import ModelLimits
-from turnwise.rules.compaction import SUMMARY_HEAD
-from turnwise.rules.result_size import GONE
-from turnwise.turn.carried_state import Carried
+from turnwise.rules.compaction import GONE, SUMMARY_HEAD
 from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import SessionSoFar, fold_session, replay
+from turnwise.turn.history import Carried
+from turnwise.turn.machine import SessionSoFar, Turn, fold_session, replay
 from turnwise.vocab import Fault, FaultKind, Message, Request, Response, Text, ToolResult, Usage, calls_of, text_of
 
 SMALL = ModelLimits(context_window_tokens=16_000, max_output_tokens=4_000)

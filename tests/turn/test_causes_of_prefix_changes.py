@@ -10,6 +10,7 @@ from tables import each
 from turn.playing import ASK, CONFIG, READ, WRITE, call, play, says
 from turnwise.turn.commands import Purpose
 from turnwise.turn.events import StepPrepared
+from turnwise.turn.machine import SessionFold
 from turnwise.turn.request_plan import (
     PREFIX_EXCEPTIONS,
     Sent,
@@ -20,7 +21,6 @@ from turnwise.turn.request_plan import (
     sent_as,
     tools_chosen,
 )
-from turnwise.turn.snapshot import SessionFold
 from turnwise.vocab import (
     Caching,
     Message,

@@ -11,8 +11,7 @@ from turnwise.rules.last_step import NOT_RUN_LAST_STEP
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.endings import NOT_RUN_CONTINUING
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, TurnStarted
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import replay
+from turnwise.turn.machine import Turn, replay
 from turnwise.vocab import (
     TWO_READINGS,
     ArgumentsState,

@@ -12,7 +12,7 @@ from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import ChildReport, Fallback, TurnConfig
 from turnwise.turn.events import Interrupted, RequestFailed, ResponseReceived, StepPrepared, ToolsFinished, WaitOver
-from turnwise.turn.snapshot import replay
+from turnwise.turn.machine import replay
 from turnwise.turn.turn_spending import AtStake, Purse
 from turnwise.vocab import Fault, FaultKind, FinishReason, Response, StopReason, Text, ToolResult, Usage
 

@@ -15,10 +15,9 @@ from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.tools.shell_judge import inspect_call
 from turnwise.turn.commands import Command, InspectCalls
 from turnwise.turn.config import ToolOffer
-from turnwise.turn.cut_call_check import whole_parameters
 from turnwise.turn.events import CallsInspected, Event, HooksRan, Interrupted, ResponseReceived, TurnStarted
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import replay
+from turnwise.turn.machine import Turn, replay
+from turnwise.turn.verdicts import whole_parameters
 from turnwise.vocab import ArgumentsState, FinishReason, Response, ToolCall, ToolSpec
 
 SCHEMA = '{"type":"object","properties":{"path":{"type":"string"},"text":{"type":"string"}}}'

@@ -19,8 +19,7 @@ from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.turn.commands import FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import replay
+from turnwise.turn.machine import Turn, replay
 from turnwise.vocab import (
     Fault,
     FaultKind,

@@ -17,8 +17,7 @@ from turnwise.turn.commands import Command, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.limit_pace import Pacing
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import replay
+from turnwise.turn.machine import Turn, replay
 from turnwise.vocab import FinishReason, Message, ProviderItem, Response, Settings, StopReason, Text, ToolResult, Usage
 
 

@@ -9,8 +9,8 @@ from turnwise.rules.continuation import hold_back
 from turnwise.rules.last_step import SYNTHESIS
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import Effect, ToolOffer
-from turnwise.turn.loop_guard import MISFIT
-from turnwise.turn.snapshot import replay
+from turnwise.turn.fault_counts import MISFIT
+from turnwise.turn.machine import replay
 from turnwise.vocab import FinishReason, OutputSchema, Settings, StopReason, Text, ToolResult, ToolSpec, Usage, text_of
 
 EDIT = ToolOffer(spec=ToolSpec(name="edit", parameters=READ.spec.parameters), effect="write")

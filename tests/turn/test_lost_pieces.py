@@ -15,8 +15,7 @@ from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import Fallback, TurnResult
 from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted, WaitOver
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import replay
+from turnwise.turn.machine import Turn, replay
 from turnwise.vocab import (
     ArgumentsState,
     File,

@@ -7,8 +7,7 @@ from turnwise.errors import TurnwiseBug
 from turnwise.turn.commands import FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import Interrupted, ResponseReceived, ToolsFinished, TurnStarted
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import replay
+from turnwise.turn.machine import Turn, replay
 from turnwise.vocab import (
     FinishReason,
     Message,

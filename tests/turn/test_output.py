@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from turn.playing import CONFIG, call, play, says, session_messages
 from turnwise.turn.commands import CheckOutput, Command
 from turnwise.turn.events import Event, Interrupted, OutputChecked
-from turnwise.turn.snapshot import replay
+from turnwise.turn.machine import replay
 from turnwise.vocab import FinishReason, OutputSchema, Refusal, StopReason, text_of
 
 OUTPUT = OutputSchema(schema='{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}')

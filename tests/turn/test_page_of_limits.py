@@ -13,13 +13,12 @@ from turnwise.rules.budget import ModelLimits, message_bytes
 from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import ANSWER_TOKENS, ANSWER_WORDS_TOKENS, LEAST_ANSWER_TOKENS, MaxCost, MaxTokens, Spent
 from turnwise.rules.pricing import PriceRow, TokenPrices
-from turnwise.rules.shares import NOTHING_LEFT, least_of, shares_of
+from turnwise.rules.reservations import NOTHING_LEFT, least_of, shares_of
 from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import Asked, Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.limit_pace import Pacing
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import fold_session
+from turnwise.turn.machine import Turn, fold_session
 from turnwise.vocab import Fault, FaultKind, Message, Response, Text, ToolResult, Usage, text_of
 
 UNKNOWN = replace(CONFIG, room="compact", max_steps=100)

@@ -10,7 +10,6 @@ from turnwise.errors import CallerError
 from turnwise.rules.history import check_input, waiting_calls
 from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.approvals import Approval
-from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import FinishTurn, PlannedCall, RunHooks, RunTools, SendRequest
 from turnwise.turn.events import (
     Event,
@@ -21,8 +20,8 @@ from turnwise.turn.events import (
     ToolsFinished,
     TurnStarted,
 )
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import fold_session, replay
+from turnwise.turn.history import Carried
+from turnwise.turn.machine import Turn, fold_session, replay
 from turnwise.vocab import Message, Response, StopReason, Text, ToolResult
 
 WORD = Message("user", (Text("and hurry"),))

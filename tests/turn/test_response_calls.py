@@ -9,8 +9,7 @@ from turnwise.rules.history import check_input, unique_id
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.events import ResponseReceived, StepPrepared, ToolsFinished, TurnStarted
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import restore
+from turnwise.turn.machine import Turn, restore
 from turnwise.vocab import (
     ArgumentsState,
     FinishReason,

@@ -16,8 +16,7 @@ from turnwise.turn.events import (
     TurnStarted,
     WaitOver,
 )
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import replay
+from turnwise.turn.machine import Turn, replay
 from turnwise.vocab import (
     Fault,
     FaultKind,

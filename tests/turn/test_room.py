@@ -15,10 +15,9 @@ from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
-from turnwise.turn.machine import Turn
-from turnwise.turn.rebuilt_request import MAX_CORRECTIONS
+from turnwise.turn.machine import Turn, replay
 from turnwise.turn.room import NO_ROOM
-from turnwise.turn.snapshot import replay
+from turnwise.turn.step_request import MAX_CORRECTIONS
 from turnwise.vocab import (
     Fault,
     FaultKind,

@@ -13,8 +13,7 @@ from turn.drawn_events import next_event
 from turnwise.turn.commands import FinishTurn, RunTools
 from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig
 from turnwise.turn.events import Event, Interrupted, ResponseReceived, ToolEnded, ToolsFinished, TurnStarted
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import fold_session, replay
+from turnwise.turn.machine import Turn, fold_session, replay
 from turnwise.vocab import FinishReason, Message, Response, StopReason, Text, ToolCall, ToolResult, ToolSpec, Usage
 
 CALLS = tuple([ToolCall(id=f"c{nth}", name="look", arguments="{}") for nth in range(3)])

@@ -20,7 +20,6 @@ from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, SYNTHESIS
 from turnwise.rules.limits import MaxRequests, MaxWallTime
 from turnwise.turn.commands import FinishTurn, RunScript, RunTools, SendRequest
 from turnwise.turn.config import Fallback
-from turnwise.turn.cut_call_check import whole_parameters
 from turnwise.turn.events import (
     RequestFailed,
     ResponseReceived,
@@ -32,7 +31,8 @@ from turnwise.turn.events import (
 )
 from turnwise.turn.machine import Turn
 from turnwise.turn.outcomes import Wish
-from turnwise.turn.rebuilt_request import once_fitted
+from turnwise.turn.step_request import once_fitted
+from turnwise.turn.verdicts import whole_parameters
 from turnwise.vocab import (
     FinishReason,
     Message,

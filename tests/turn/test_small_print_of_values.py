@@ -11,7 +11,7 @@ from turnwise.turn.events import MessageArrived, ResponseReceived, TurnStarted
 from turnwise.turn.limit_pace import Pacing
 from turnwise.turn.machine import Turn
 from turnwise.turn.pending_calls import left_alone, under_known_ids
-from turnwise.turn.rebuilt_request import again
+from turnwise.turn.step_request import again
 from turnwise.turn.turn_spending import Purse
 from turnwise.vocab import FinishReason, Message, ProviderItem, Text, ToolResult
 

@@ -25,8 +25,7 @@ from turnwise.turn.events import (
     ToolsFinished,
     TurnStarted,
 )
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import restore
+from turnwise.turn.machine import Turn, restore
 from turnwise.vocab import Message, StopReason, Text, ToolCall, ToolSpec, Usage
 
 ATTENDED = Policy(attended=True, workspace="/w", home="/h")

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from tables import each
-from turnwise.rules.bound_thinking import NOTHING_STALE
 from turnwise.rules.budget import ModelLimits
+from turnwise.rules.history import NOTHING_STALE
 from turnwise.rules.limits import Spent
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn import approvals, commands, config, events

@@ -18,12 +18,11 @@ from turnwise.rules.budget import ModelLimits, message_bytes, prompt_capacity
 from turnwise.rules.limits import MaxCost, MaxRequests
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import Fallback
 from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted, WaitOver
-from turnwise.turn.machine import Turn
-from turnwise.turn.snapshot import fold_session
+from turnwise.turn.history import Carried
+from turnwise.turn.machine import Turn, fold_session
 from turnwise.vocab import Fault, FaultKind, Message, Settings, StopReason, Text, ToolResult, Usage
 
 GONE = Fault(kind=FaultKind.NOT_FOUND, message="no such model", status=404)

@@ -8,9 +8,9 @@ from turn.playing import call, play, results_in, says
 from turn.test_cut_call_check import NOBODY, ON, PEOPLE, PREFIX, allow, by_limit, cut, deny, inspected, purposes
 from turn.test_verdicts import ATTENDED, HELD, answers
 from turn.test_verdicts import allow as yes
-from turnwise.rules.known_programs import JudgedPrograms
 from turnwise.rules.permission_facts import CallFacts, CommandFact, ShellFacts, Word
 from turnwise.rules.permissions import Policy
+from turnwise.rules.read_only_commands import JudgedPrograms
 from turnwise.turn.commands import Ask, Command, InspectCalls
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.events import Asked, CallsInspected, Event

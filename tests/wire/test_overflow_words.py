@@ -5,7 +5,7 @@ import pytest
 
 from tables import each
 from turnwise.assembly.response_reading import ResponseReader
-from turnwise.rules.told_limits import ToldLimits, read_told
+from turnwise.rules.budget import ToldLimits, read_told
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.profiles import FamilyName, Profile
 from turnwise.wire.registry import MODULES, family

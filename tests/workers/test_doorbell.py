@@ -11,8 +11,7 @@ from journal.cutting_proxy import CuttingProxy
 from postgres_server import PostgresServer
 from terminal.running import running_lab
 from turnwise.base.clock import SystemClock
-from turnwise.workers.doorbell import CHANNEL
-from turnwise.workers.queue import TurnQueue, WorkerTerms
+from turnwise.workers.queue import CHANNEL, TurnQueue, WorkerTerms
 from workers.farm import Farm, scripts
 
 TERMS = WorkerTerms(name="worker@one:1:1", agents=("helper",))

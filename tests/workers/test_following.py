@@ -15,7 +15,7 @@ from terminal.running import running_lab
 from turnwise import Journal, tool
 from turnwise.agent.followed_session import watch_session
 from turnwise.base.clock import SystemClock
-from turnwise.replay.live_session import SessionEvent
+from turnwise.replay.replayed_events import SessionEvent
 from turnwise.running.watcher_events import ToolFinished, ToolStarted, TurnFinished
 from waits import HANG_S
 from workers.farm import Farm, scripts

@@ -12,7 +12,7 @@ from turnwise.agent.agent_setup import ALL_EFFECTS
 from turnwise.base.activity import Activity
 from turnwise.base.clock import SystemClock
 from turnwise.errors import JournalFailed
-from turnwise.journal.claims import Claim
+from turnwise.journal.owners import Claim
 from turnwise.testing import ScriptedModel, call
 from turnwise.workers.queue import TurnQueue, WorkerTerms
 

@@ -8,9 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
+import msgspec
+
 from turnwise.agent.schemas import OutputCheck
 from turnwise.base.clock import Clock
 from turnwise.endpoints.transport import Transport
+from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
 from turnwise.journal.prices import Prices
 from turnwise.rules.budget import ModelLimits
@@ -18,11 +21,14 @@ from turnwise.rules.permissions import Policy
 from turnwise.rules.recovery import Recover
 from turnwise.rules.retries import RetryPolicy
 from turnwise.running.approvals import Approver
-from turnwise.running.fact_finding import Inspector
+from turnwise.running.grants import Inspector
 from turnwise.running.hooks import Hook
 from turnwise.running.runner_config import StepPreparer
+from turnwise.settings.options import rows
 from turnwise.telemetry.telemetry import Telemetry
+from turnwise.turn.approvals import ResumeTerms
 from turnwise.turn.config import CallsInText, Deadlines, Effect, RoomPolicy, ScriptLimits
+from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.vocab import Cache, Message, Settings, Text, ToolChoice
 
 OpeningSource = Callable[[Sequence[Message]], Awaitable[Sequence[Text]]]
@@ -154,3 +160,63 @@ GROUP_OF: dict[str, str] = {name: group for group, kind in GROUPS.items() for na
 def written_in_group(name: str, value: str = "...") -> str:
     """How Python says an option of a group: `endpoint={"base_url": ...}`."""
     return f'{GROUP_OF[name]}={{"{name}": {value}}}'
+
+
+# Whether values have the types that they claim: what the journal cannot read again must not be written.
+
+
+_ERRORS = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
+_read = msgspec.msgpack.Decoder(tuple[Message, ...]).decode
+# A Message has some three objects. Python looks for garbage once 700 more than before are alive.
+AT_ONCE = 100
+
+
+def check_plain(value: TurnStarted | StepPrepared | ResumeTerms, *, what: str) -> None:
+    """Raise CallerError naming the field that has not its type."""
+    if isinstance(value, TurnStarted) and value.history and are_plain(value.history):
+        value = msgspec.structs.replace(value, history=())
+    try:
+        msgspec.json.decode(msgspec.json.encode(value), type=type(value))
+    except _ERRORS as error:
+        raise CallerError(f"{what}: {error}") from error
+
+
+def are_plain(messages: Sequence[Message]) -> bool:
+    """Whether all fields of the messages have their types. A long history is told so in half the time that JSON takes.
+
+    False says only that they may not: some values read well from JSON alone. Whatever this takes reads well from JSON, too:
+    a message has no numbers, and its texts and bytes are alike in both.
+    """
+    try:
+        for start in range(0, len(messages), AT_ONCE):
+            _read(msgspec.msgpack.encode(messages[start : start + AT_ONCE]))
+    except _ERRORS:
+        return False
+    return True
+
+
+# The settings of requests, checked, and those of a run over those of its agent.
+
+
+def read_settings(settings: object, *, what: str = "`settings`") -> Settings:
+    """Them as they are. Raises CallerError for a value that no model can be asked with."""
+    if not isinstance(settings, Settings):
+        raise CallerError(f"{what} must be `Settings(...)`, not {type(settings).__name__}")
+    try:
+        msgspec.convert(msgspec.structs.asdict(settings), Settings)
+    except msgspec.ValidationError as error:
+        raise CallerError(f"{what}: {error}") from None
+    for row in rows():
+        value: float | None = getattr(settings, row.option.setting) if row.option.setting and row.bounds else None
+        if value is not None and not row.takes(value):
+            raise CallerError(f"{what}: `{row.option.setting}` must be a number {row.span}, not {value}")
+    return settings
+
+
+def settings_over(settings: Settings, given: Settings) -> Settings:
+    """The agent's settings, with what `given` says (each field that is not the default) in their place."""
+    usual = Settings()
+    said = {
+        name: value for name in Settings.__struct_fields__ if (value := getattr(given, name)) != getattr(usual, name)
+    }
+    return msgspec.structs.replace(settings, **said)

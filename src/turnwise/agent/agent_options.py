@@ -7,14 +7,202 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, ParamSpec, cast, get_args
 
+import msgspec
+
 from turnwise.agent.agent_groups import GROUP_OF, GROUPS, written_in_group
-from turnwise.agent.option_kinds import KINDS
+from turnwise.agent.budgets import Budget
+from turnwise.agent.deps import is_deps_type
+from turnwise.agent.tools import FunctionTool
 from turnwise.errors import CallerError, UnknownOption
+from turnwise.journal.journal import Journal
+from turnwise.journal.prices import Prices
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Limit, MaxSteps, leaves_of
+from turnwise.rules.permissions import PermissionRule, Policy
+from turnwise.rules.retries import RetryPolicy
+from turnwise.running.hooks import Hook
+from turnwise.running.tools import Tool
 from turnwise.settings.options import OptionRow, rows, rows_from
-from turnwise.turn.config import Deadlines
-from turnwise.vocab import File, Settings, Text
+from turnwise.telemetry.telemetry import Telemetry
+from turnwise.turn.approvals import Approval
+from turnwise.turn.config import Deadlines, Effect, RoomPolicy, ScriptLimits
+from turnwise.vocab import File, NamedTool, Settings, Text, ToolSpec
+
+# What kind of value each option of an agent, of its runs and of `resume` takes: one row for each option.
+
+
+LONGEST_CHOICE = 16  # the longest that an option has is half as long; keys are longer
+
+
+class OptionKind(msgspec.Struct, frozen=True, kw_only=True):
+    """`said` is what the value must be, in words. It is one of `choices`, or an instance of `types`, or it has all `methods`, or
+    `takes` accepts it. `items` is the kind of each item of a list. `by_hand`: another check has a better message."""
+
+    said: str = ""
+    types: tuple[type, ...] = ()
+    choices: tuple[object, ...] = ()
+    methods: tuple[str, ...] = ()
+    takes: Callable[[object], bool] | None = None
+    items: "OptionKind | None" = None
+    may_be_none: bool = False
+    by_hand: bool = False
+
+    def fits(self, value: object) -> bool:
+        """Whether it is of this kind. The items of a list are not looked at."""
+        if value is None:
+            return self.may_be_none or None in self.choices
+        if isinstance(value, self.types) and (type(value) is not bool or bool in self.types):
+            return True
+        if any(value is choice or (isinstance(value, str) and value == choice) for choice in self.choices):
+            return True
+        if self.methods:
+            return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in self.methods)
+        return self.takes is not None and self.takes(value)
+
+    def problem(self, name: str, value: object) -> str:
+        """What is wrong with the value; empty if nothing is. It names the type of the value: the value may be secret."""
+        if self.items is not None:
+            return self._problem_of_list(name, value, items=self.items)
+        if self.by_hand or self.fits(value):
+            return ""
+        return f"must be {self._words()}, not {told(value) if self.choices else type(value).__name__}"
+
+    def _problem_of_list(self, name: str, value: object, *, items: "OptionKind") -> str:
+        if value is None and self.may_be_none:
+            return ""
+        if is_single(value) or not isinstance(value, Collection) or isinstance(value, bytes | bytearray | Mapping):
+            given = cast("object", value)
+            shown = '"..."' if isinstance(given, str) else getattr(given, "__name__", None) or type(given).__name__
+            return f"must be a list, also of a single one: `{name}=[{shown}]`"
+        for item in cast("Collection[object]", value):
+            if problem := items.problem(name, item):
+                return problem.replace("must be", "must hold", 1)
+        return ""
+
+    def _words(self) -> str:
+        """What the value must be: the choices are counted up."""
+        some = [f'"{choice}"' if isinstance(choice, str) else str(choice) for choice in self.choices]
+        some += [self.said] if self.said else []
+        return " or ".join([", ".join(some[:-1]), some[-1]]) if len(some) > 1 else some[0]
+
+
+def told(value: object) -> str:
+    """A wrong choice, if it is a short word or a number; of anything else the type, as it may be secret."""
+    is_word = isinstance(value, str) and value.isidentifier() and len(value) <= LONGEST_CHOICE
+    return repr(value) if is_word or isinstance(value, int | float | None) else type(value).__name__
+
+
+def is_single(value: object) -> bool:
+    """Whether it is one item where a list is wanted."""
+    return isinstance(value, (str, Tool, ToolSpec, FunctionTool)) or callable(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _list_of(items: OptionKind, *, may_be_none: bool = False) -> OptionKind:
+    return OptionKind(items=items, may_be_none=may_be_none)
+
+
+def _value(kind: type, said: str, *, may_be_none: bool = False) -> OptionKind:
+    return OptionKind(types=(kind,), said=said, may_be_none=may_be_none)
+
+
+_OF_THE_TABLE = rows_from("agent", "run")
+_ELSEWHERE = OptionKind(by_hand=True)
+_TEXT = OptionKind(types=(str,), said="a text")
+_TEXT_OR_NONE = OptionKind(types=(str,), said="a text", may_be_none=True)
+_FUNCTION = OptionKind(takes=callable, said="a function")
+_FUNCTION_OR_NONE = OptionKind(takes=callable, said="a function", may_be_none=True)
+_BOOL = OptionKind(choices=(True, False))
+_TOOLS = _list_of(_ELSEWHERE)  # `read_tools` knows what may be a tool
+_APPROVALS = _list_of(_value(Approval, "`Approval(call_id=..., verdict=...)`"))
+
+KINDS: dict[str, OptionKind] = {
+    **{row.name: OptionKind(choices=row.choices) for row in _OF_THE_TABLE if row.choices},
+    **{
+        row.name: OptionKind(types=(int,), said="a whole number", may_be_none=True)
+        for row in _OF_THE_TABLE
+        if row.kind is int
+    },
+    **dict.fromkeys(GROUPS, OptionKind(types=(Mapping,), said="a dict of its options")),
+    "model": _TEXT,
+    "tools": _TOOLS,
+    "instructions": OptionKind(
+        takes=lambda given: (
+            is_single(given) or (isinstance(given, Collection) and not isinstance(given, bytes | Mapping | set))
+        ),
+        said="a text, a function that writes one, or a list of these",
+    ),
+    "output_type": _ELSEWHERE,  # `read_output_type` knows what may be described
+    "deps_type": OptionKind(
+        takes=is_deps_type, said="a type, or `DepsFactory(...)` around a function that makes the deps", may_be_none=True
+    ),
+    "limits": OptionKind(
+        types=(*get_args(Limit), Budget),
+        said="a limit, several joined with `|`: `MaxRequests(3) | MaxTokens(20_000)`, or a `Budget`",
+        may_be_none=True,
+    ),
+    # endpoint
+    "base_url": _TEXT_OR_NONE,
+    "api_key": _TEXT_OR_NONE,
+    "api_key_env": _TEXT_OR_NONE,
+    "settings": _value(Settings, "`Settings(temperature=...)`"),
+    "extra": OptionKind(types=(Mapping,), said="a dict of fields", may_be_none=True),
+    "stream": _BOOL,
+    "tool_choice": OptionKind(
+        choices=("auto", "none", "required"), types=(NamedTool,), said="`NamedTool(...)` with the name of a tool"
+    ),
+    "parallel_tool_calls": OptionKind(choices=(True, False, None)),
+    "batch_hint": _BOOL,
+    "prepare_step": _FUNCTION_OR_NONE,
+    "opening": _FUNCTION_OR_NONE,
+    "model_limits": _value(ModelLimits, "`ModelLimits(context_window_tokens=...)`", may_be_none=True),
+    "transport": OptionKind(
+        methods=("send",), said="an object that sends requests (with a method `send`)", may_be_none=True
+    ),
+    # recovery
+    "retry": _value(RetryPolicy, "`RetryPolicy(attempts=...)`"),
+    "fallbacks": _list_of(_TEXT),
+    "room": OptionKind(choices=get_args(RoomPolicy)),
+    "output_checks": _list_of(_FUNCTION),
+    "deadlines": _value(Deadlines, "`Deadlines(total_s=...)`"),
+    # safety
+    "allowed": _list_of(OptionKind(choices=get_args(Effect))),
+    "allow_hint": _TEXT_OR_NONE,
+    "policy": _value(Policy, "`Policy(...)`", may_be_none=True),
+    "approver": _FUNCTION_OR_NONE,
+    "inspect": _FUNCTION_OR_NONE,
+    "hooks": _list_of(_value(Hook, "`Hook(...)`")),
+    "script": OptionKind(choices=("auto", True, False)),
+    "script_limits": _value(ScriptLimits, "`ScriptLimits(...)`"),
+    # observation
+    "journal": _value(Journal, "`Journal(PATH)`", may_be_none=True),
+    "folder": OptionKind(types=(str, Path), said="a folder's path: a text or a `Path`", may_be_none=True),
+    "prices": _value(Prices, "`Prices`"),
+    "telemetry": _value(Telemetry, "`Telemetry()`", may_be_none=True),
+    "clock": OptionKind(
+        methods=("now", "monotonic", "call_later"),
+        said="a clock (with the methods `now`, `monotonic` and `call_later`)",
+        may_be_none=True,
+    ),
+    # of a run, and of `resume`
+    "deps": _ELSEWHERE,  # `check_deps` compares them with the `deps_type`
+    "history": OptionKind(
+        takes=lambda given: isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping),
+        said="a list of `Message`",
+    ),
+    "session": _TEXT_OR_NONE,
+    "results": OptionKind(types=(Mapping,), said="a dict of values by call id", may_be_none=True),
+    "approvals": _APPROVALS,
+    "watch": _FUNCTION_OR_NONE,
+    "labels": _ELSEWHERE,  # `read_labels`
+    "rules": _list_of(_value(PermissionRule, "`PermissionRule(...)`")),
+    "take_over": OptionKind(choices=(True, False)),
+    "ask_s": OptionKind(takes=_is_number, said="a number of seconds", may_be_none=True),
+}
+
 
 Given = ParamSpec("Given")
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from turnwise.agent.deps import DepsWanted
-from turnwise.agent.tool_names import check_tool_name
+from turnwise.agent.schemas import check_tool_name
 from turnwise.errors import BadTool, CallerError, ToolFault
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy

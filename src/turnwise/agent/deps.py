@@ -15,9 +15,9 @@ import msgspec
 from turnwise.base.clock import Clock, Overdue, wait_for_task
 from turnwise.errors import CallerError
 from turnwise.journal.session_rows import NO_LABELS, Labels
+from turnwise.running.hooks import SETTLE_S, said_by
 from turnwise.running.run_context import RunAtHand, class_of
 from turnwise.running.tools import Tool
-from turnwise.running.user_functions import SETTLE_S, said_by
 
 THREAD = "turnwise-deps"
 

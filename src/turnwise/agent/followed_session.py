@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 from turnwise.journal.journal import DATABASES, Journal, TurnRow
-from turnwise.replay.live_session import SessionEvent, SessionFollower
+from turnwise.replay.replayed_events import SessionEvent, SessionFollower
 
 if TYPE_CHECKING:
-    from turnwise.journal.postgres.notifications import RecordNews
+    from turnwise.journal.postgres.store import RecordNews
 
 POLL_S = 0.5
 GIVE_UP_S = 60.0  # without the journal: a restart takes a second or two, a fail-over half a minute
@@ -82,7 +82,7 @@ def is_open(turn: TurnRow) -> bool:
 def _bell(journal: str | Path, *, session: str) -> "RecordNews | None":
     if not isinstance(journal, str) or not _is_database(journal):
         return None
-    from turnwise.journal.postgres.notifications import RecordNews  # needs psycopg
+    from turnwise.journal.postgres.store import RecordNews  # needs psycopg
 
     return RecordNews(journal, session=session)
 

@@ -15,10 +15,10 @@ from turnwise.errors import CallerError
 from turnwise.rules.mcp_names import mcp_tool_name
 from turnwise.rules.permission_paths import escape_pattern
 from turnwise.rules.permissions import PermissionRule
-from turnwise.running.own_model import model_at_hand
 from turnwise.running.run_context import context_at_hand
 from turnwise.running.tools import Arguments, CallJudging, Tool
-from turnwise.settings.mcp_entries import (
+from turnwise.running.working_call import model_at_hand
+from turnwise.settings.mcp_files import (
     MAX_SAMPLING,
     START_S,
     ServerAddress,

@@ -1,16 +1,32 @@
 """`PROVIDER:NAME` or `FAMILY:NAME` -> an endpoint. One place for the library and the command line."""
 
+import asyncio
 import difflib
+import inspect
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from decimal import Decimal
+from typing import cast
 
 import msgspec
 
+from turnwise.agent.agent_groups import check_plain
+from turnwise.base.clock import Clock
 from turnwise.endpoints.endpoints import Endpoint, Secret, find_key
 from turnwise.errors import CallerError, MissingKey, UnknownModel
+from turnwise.journal.prices import Prices
+from turnwise.rules.limits import counts_cost, no_price
+from turnwise.rules.pricing import PriceRow, can_project
+from turnwise.rules.provider_tool_costs import models_named, terms_asked
+from turnwise.running.runner_config import StepPreparer
+from turnwise.settings.catalogue import find_limits, limits_over
 from turnwise.settings.endpoint_rows import own_profiles
-from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.turn.commands import PrepareStep
+from turnwise.turn.config import Effect, Fallback, TurnConfig
+from turnwise.turn.events import StepPrepared
+from turnwise.wire.generations import moves_text, tells_behind
+from turnwise.wire.profiles import MARK_WAYS, Profile, builtin_profiles
 
 # How people call a provider by its models: the beginning of a model's name, and the profile that serves it.
 _KNOWN_BY = {
@@ -164,3 +180,139 @@ def _key_for(
         if is_needed:
             raise
         return None
+
+
+# What a turn's configuration says of its model and endpoint, and the user's `prepare_step`, whose answer is checked.
+
+
+def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
+    """With the facts of the endpoint that rules need."""
+    profile = endpoint.profile
+    told_behind = profile.leads_input(config.model) or (profile.told_behind and tells_behind(config.model))
+    return msgspec.structs.replace(
+        config,
+        family=profile.family,
+        profile=profile.name,
+        accepts_prefill=profile.accepts_prefill,
+        default_max_tokens=profile.sent_max_tokens,
+        tool_choice_none=profile.tool_choice_none,
+        leaves_calls_in_text=endpoint.leaves_calls_in_text,
+        system_in_input=told_behind,
+        appends_tools=told_behind,
+        shows_thinking=profile.family == "anthropic_messages" and moves_text(config.model),
+        marks_cache=profile.cache_way(config.model) in MARK_WAYS,
+    )
+
+
+def with_model(config: TurnConfig, *, model: ModelName, endpoint: Endpoint) -> tuple[ModelName, TurnConfig]:
+    """The model that the configuration names, at the same provider, and the configuration with what is known of it."""
+    limits = limits_over(find_limits(config.model, profile=model.profile.name), None)
+    config = at_endpoint(msgspec.structs.replace(config, model_limits=limits), endpoint=endpoint)
+    return ModelName(model.profile, config.model), config
+
+
+def within(config: TurnConfig, *, effects: Collection[Effect]) -> TurnConfig:
+    """With no more effects than these."""
+    return msgspec.structs.replace(config, allowed=tuple([one for one in config.allowed if one in effects]))
+
+
+def checked(prepare_step: StepPreparer) -> Callable[[PrepareStep], Awaitable[StepPrepared | None]]:
+    """The user's `prepare_step`, its answer checked: what it got wrong is a CallerError."""
+
+    async def prepare(view: PrepareStep) -> StepPrepared | None:
+        given = prepare_step(view)
+        answer = cast("object", await given if inspect.isawaitable(given) else given)  # the user's word may not hold
+        if answer is None:
+            return None
+        if not isinstance(answer, StepPrepared):
+            raise CallerError(f"`prepare_step` must return StepChanges or None, not {type(answer).__name__}")
+        check_plain(answer, what="`prepare_step`: StepChanges")
+        return answer
+
+    return prepare
+
+
+def fallback_of(name: str, *, profile: str) -> Fallback:
+    return Fallback(model=name, limits=limits_over(find_limits(name, profile=profile), None))
+
+
+def asks_hour(config: TurnConfig) -> bool:
+    """Whether its requests ask for a cache that is kept for an hour, by the option or by a mark in `extra`."""
+    return (config.cache == "1h" and config.marks_cache) or '"1h"' in config.extra
+
+
+# The prices that an agent's turns need: of its own models, and of those that `prepare_step` names.
+
+
+class ModelPrices:
+    """What is known of the prices at one agent's endpoint."""
+
+    def __init__(self, prices: Prices, *, model: ModelName, clock: Clock) -> None:
+        self._prices, self._model, self._clock = prices, model, clock
+
+    def of_model(self, model: ModelName) -> "ModelPrices":
+        """Those of another model of the same endpoint."""
+        return ModelPrices(self._prices, model=model, clock=self._clock)
+
+    @property
+    def bills_requests(self) -> bool:
+        """Whether the plan of the agent's model bills by the request."""
+        return self._prices.bills_requests(self._model.name, profile=self._model.profile.name)
+
+    def find(self, model: str, at_s: float) -> PriceRow | None:
+        return self._prices.find(model, profile=self._model.profile.name, at_s=at_s)
+
+    def warm(self) -> None:
+        self._prices.warm(self._model.name, profile=self._model.profile.name, at_s=self._clock.now())
+
+    async def of_turn(self, config: TurnConfig) -> dict[str, PriceRow]:
+        """Those of the turn's models. Raises CallerError where one is not known: a limit that cannot hold is none."""
+        models = (config.model, *[fallback.model for fallback in config.fallbacks])
+        # the table takes most of a second to be read
+        prices = await asyncio.to_thread(self._rows_of, models, named=models_named(config.extra))
+        return {model: _as_asked(row, config=config) for model, row in prices.items()}
+
+    def prepares(self, prepare_step: StepPreparer, *, config: TurnConfig) -> StepPreparer:
+        """The user's `prepare_step`, its answer checked, with the price of a model that it names where a limit of cost needs
+        it: what it got wrong is a CallerError."""
+        prepares = checked(prepare_step)
+        if not counts_cost(config.limits):
+            return prepares
+
+        async def prepare(view: PrepareStep) -> StepPrepared | None:
+            answer = await prepares(view)
+            if answer is None or answer.model is None:
+                return answer
+            rows = await asyncio.to_thread(self._rows_of, (answer.model,))
+            row = _as_asked(rows[answer.model], config=config)
+            return msgspec.structs.replace(answer, price=row)
+
+        return prepare
+
+    def _rows_of(self, models: Sequence[str], *, named: Sequence[str] = ()) -> dict[str, PriceRow]:
+        """Those of `models`; and of those that are `named`, which may do a part of a request, as far as they are known."""
+        found = {model: self.find(model, self._clock.now()) for model in named}
+        rows = {model: row for model, row in found.items() if row is not None and can_project(row)}
+        for model in models:
+            row = self.find(model, self._clock.now())
+            if row is None or not can_project(row):
+                raise CallerError(no_price(model, profile=self._model.profile.name, row=row))
+            rows[model] = row
+        return rows
+
+
+def _as_asked(row: PriceRow, *, config: TurnConfig) -> PriceRow:
+    """The row, with what the turn's requests ask for that costs more or less."""
+    hour, terms = asks_hour(config), terms_asked(config.extra)
+    return msgspec.structs.replace(row, asks_hour=hour, asked_terms=terms) if hour or terms else row
+
+
+def with_prices(
+    config: TurnConfig, *, prices: dict[str, PriceRow], least_usd: Mapping[str, dict[str, Decimal]]
+) -> TurnConfig:
+    """The configuration that knows them; `least_usd`: by tool, what a sub-agent of that name costs at least."""
+    tools = [
+        msgspec.structs.replace(offer, child_usd=least_usd.get(offer.spec.name, {})) if offer.child else offer
+        for offer in config.tools
+    ]
+    return msgspec.structs.replace(config, prices=prices, tools=tuple(tools))

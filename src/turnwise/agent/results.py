@@ -9,17 +9,16 @@ from typing_extensions import TypeVar
 from turnwise.agent.bill import Bill
 from turnwise.agent.formatting import cost_said, many
 from turnwise.agent.schemas import OutputType, problems_of
-from turnwise.agent.toolset_notes import RunNotes
+from turnwise.agent.toolsets import RunNotes
 from turnwise.errors import OutputMismatch
-from turnwise.journal.cache_watch import CacheMissed, CacheSums
-from turnwise.journal.ledger import Ledger, caches_of
+from turnwise.journal.ledger import CacheMissed, CacheSums, Ledger, caches_of
 from turnwise.rules.pricing import Cost
 from turnwise.running.watcher_events import WatcherEvent
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.config import ChildReport, TurnResult
 from turnwise.turn.endings import NO_OUTPUT
+from turnwise.turn.machine import SessionSoFar
 from turnwise.turn.pending_calls import asks_of, with_asks
-from turnwise.turn.snapshot import SessionSoFar
 from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Usage
 from turnwise.vocab.hidden_characters import shown, shown_answer
 

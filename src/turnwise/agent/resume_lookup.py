@@ -14,9 +14,9 @@ from turnwise.journal.session_folding import session_so_far
 from turnwise.journal.session_rows import Labels, check_same
 from turnwise.running.resumption import LeftTurn, left_turn
 from turnwise.running.tools import ChildOrder
-from turnwise.turn.carried_state import Carried
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.snapshot import SessionSoFar
+from turnwise.turn.history import Carried
+from turnwise.turn.machine import SessionSoFar
 
 
 class LeftRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,14 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, cast
 
-from turnwise.agent.agent_groups import GROUP_OF, EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
+from turnwise.agent.agent_groups import (
+    GROUP_OF,
+    EndpointOptions,
+    ObservationOptions,
+    RecoveryOptions,
+    SafetyOptions,
+    check_plain,
+    read_settings,
+)
 from turnwise.agent.agent_options import check_groups, check_names, check_values
 from turnwise.agent.agent_setup import AgentOptions
 from turnwise.agent.budgets import Budget
-from turnwise.agent.instructions import Instruction
-from turnwise.agent.plain import check_plain
-from turnwise.agent.run_input import check_history
-from turnwise.agent.run_settings import read_settings
+from turnwise.agent.run_input import Instruction, check_history
 from turnwise.agent.schemas import OutputCheck
 from turnwise.agent.tools import ToolLike
 from turnwise.errors import CallerError

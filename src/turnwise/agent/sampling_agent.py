@@ -6,13 +6,13 @@ import msgspec
 
 from turnwise.agent.agent_setup import AgentSetup
 from turnwise.agent.children import Delegate
-from turnwise.agent.instructions import Instructions
+from turnwise.agent.run_input import Instructions
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules.mcp_names import mcp_tool_name
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import judge_permission
-from turnwise.running.own_model import NOTHING_LEFT, ModelAnswer, ModelQuestion, NoAnswer
 from turnwise.running.tools import ChildOrder
+from turnwise.running.working_call import NOTHING_LEFT, ModelAnswer, ModelQuestion, NoAnswer
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import StopReason, Text
 

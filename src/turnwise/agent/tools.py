@@ -21,8 +21,7 @@ from typing import (
 import msgspec
 
 from turnwise.agent.children import AgentTool, Subagents
-from turnwise.agent.schemas import Signature, read_signature
-from turnwise.agent.tool_names import check_tool_name
+from turnwise.agent.schemas import Signature, check_tool_name, read_signature
 from turnwise.errors import BadTool, CallerError, ToolFault
 from turnwise.running.run_context import context_at_hand, deps_class_of
 from turnwise.running.tools import Arguments, Tool

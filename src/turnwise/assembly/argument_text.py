@@ -18,7 +18,7 @@ import msgspec
 from turnwise.assembly.heal import byte_length
 from turnwise.assembly.json_text import Complete, Invalid, JsonScanner, Truncated, classify
 from turnwise.vocab import TWO_READINGS, ArgumentsState
-from turnwise.vocab.json_values import MAX_VALUES, has_too_many_values
+from turnwise.vocab.schema_bounds import MAX_VALUES, has_too_many_values
 
 SPACE = " \t\n\r"
 MAX_WHOLES = 64  # whole objects in one call; real ones show two or three

@@ -5,6 +5,7 @@ from typing import assert_never
 
 import msgspec
 
+from turnwise.assembly.heal import is_wide
 from turnwise.assembly.tool_calls import OpenCall
 from turnwise.vocab import (
     Citation,
@@ -167,3 +168,97 @@ def merge_opaque(opaques: list[Opaque]) -> Opaque | None:
     for opaque in opaques:
         merged.update(msgspec.json.decode(opaque.json, type=dict[str, msgspec.Raw]))
     return Opaque(opaques[-1].family, msgspec.json.encode(merged).decode())
+
+
+# The calls that pieces go to at the moment.
+
+
+class CallAtHand:
+    """The call that the last piece without a block went to, and the index that the piece stood on. `call` is None where the next
+    such piece has to be placed anew."""
+
+    __slots__ = ("block", "call", "index")
+
+    def __init__(self) -> None:
+        self.block: OpenBlock | None = None
+        self.call: OpenCall | None = None
+        self.index: int | None = None
+
+    def take(self, block: OpenBlock, call: OpenCall, *, index: int | None) -> None:
+        self.block = block
+        self.call = call
+        self.index = index
+
+    def leave(self) -> None:
+        self.block = self.call = self.index = None
+
+
+class WrittenCalls:
+    """Which calls were written to: `last` of all, and those since watchers were shown how the calls stand. `touched` is the same
+    as `last` if it is among these."""
+
+    __slots__ = ("_since", "last", "touched")
+
+    def __init__(self) -> None:
+        self.last: OpenBlock | None = None
+        self.touched: OpenBlock | None = None
+        self._since: dict[str, OpenCall] = {}
+
+    def touch(self, block: OpenBlock, call: OpenCall) -> None:
+        """The call is being written to."""
+        self.last = self.touched = block
+        self._since[block.key] = call
+
+    def release(self, key: str) -> None:
+        """Watchers were shown how the call of this block stands."""
+        self._since.pop(key, None)
+        self.touched = None
+
+    def release_all(self) -> dict[str, OpenCall]:
+        """Watchers are about to be shown how these calls stand, by block."""
+        since, self._since = self._since, {}
+        self.touched = None
+        return since
+
+
+# How much of one response is held, and how much may be.
+
+
+class ResponseSize:
+    """Counts the bytes that are kept of one response. `is_full` turns true at a limit: nothing more is kept then."""
+
+    __slots__ = ("_held_bytes", "_is_wide", "is_full", "limit_bytes")
+
+    def __init__(self, *, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.is_full = False
+        self._held_bytes = 0
+        self._is_wide = False  # a text came that takes four bytes for each character
+
+    def grow(self, size: int) -> bool:
+        """Count bytes that were kept; false once the response is past its limit."""
+        held = self._held_bytes = self._held_bytes + size
+        return held <= self.limit_bytes and not self.is_full
+
+    def grow_if_it_fits(self, text: str, *, size: int) -> bool:
+        """Count a text of so many bytes; false, and nothing is counted, where a part of it is past the limit."""
+        limit = self.limit_bytes
+        widens = size != len(text) and not self._is_wide and is_wide(text)
+        if widens:
+            limit //= 2
+        if self.is_full or self._held_bytes + size > limit:
+            return False
+        self._is_wide, self.limit_bytes = self._is_wide or widens, limit
+        self._held_bytes += size
+        return True
+
+    def fill(self) -> None:
+        """A limit was passed."""
+        self.is_full = True
+
+    def see_width(self, text: str) -> None:
+        """One character outside of the basic plane makes Python keep all of a text with four bytes for each: then half as
+        many bytes are kept, so that no response takes more than three times its limit."""
+        if not self._is_wide and is_wide(text):
+            self._is_wide = True
+            self.limit_bytes //= 2

@@ -1,15 +1,128 @@
 """What the calls of one response come to: their state, their whole form, and what it took to judge them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
-from turnwise.assembly.argument_text import SettledArguments, says_nothing
-from turnwise.assembly.blocks import OpenBlock
-from turnwise.assembly.lost_pieces import LOST_CALL, Losses
-from turnwise.assembly.response_ends import ENDED_BY_ITSELF
+from turnwise.assembly.argument_text import SettledArguments, same_value, says_nothing
+from turnwise.assembly.blocks import BlockKind, OpenBlock
 from turnwise.assembly.tool_calls import CallTable, OpenCall
-from turnwise.vocab import TOO_LONG, ArgumentsState, FinishReason, ToolCall
+from turnwise.vocab import TOO_LONG, ArgumentsState, FinishReason, Lost, ToolCall
+
+# What of a response may not have arrived (promise assembly:lost-piece).
+#
+# A decoder says that an event could not be read; this room decides which blocks may have lost a piece with it. A call that may
+# have lost a piece never counts as complete, unless the provider says the whole call again. It does not count as truncated
+# either: a damaged text is no prefix that could be continued.
+
+
+LOST_CALL = "an event of the stream could not be read, and it may have been a piece of this call"
+
+
+class Losses:
+    """The losses of one response. `any` holds once there was one, `remain` while something may be missing."""
+
+    __slots__ = ("_follow", "_gap", "_loose", "_missing", "_torn", "any")
+
+    def __init__(self) -> None:
+        self.any = False
+        self._gap = False  # a loss that no block can be named for
+        self._loose = False  # a loss on a wire that may send pieces of a block after its end
+        self._missing: set[str] = set()  # blocks that may miss a piece
+        self._torn: set[str] = set()  # blocks that miss half of a character
+        self._follow: set[str] = set()  # calls that began after a loss
+
+    @property
+    def remain(self) -> bool:
+        return self._gap or bool(self._missing or self._torn)
+
+    def lose(self, frame: Lost, *, blocks: Collection[OpenBlock]) -> None:
+        """Whatever is still open may miss a piece; where nothing is, what was lost cannot be named."""
+        reached = [block.key for block in blocks if frame.reaches_ended or not (block.ended or block.final)]
+        self._missing.update(reached)
+        self.any = True
+        self._loose = self._loose or frame.reaches_ended
+        self._gap = self._gap or frame.reaches_ended or not reached
+
+    def tear(self, key: str) -> None:
+        """Half of a character arrived in the block, and the other half did not."""
+        self._torn.add(key)
+
+    def begin_call(self, key: str) -> None:
+        if self.any:
+            self._follow.add(key)
+
+    def say_again(self, key: str) -> None:
+        """The provider has said the whole block."""
+        self._missing.discard(key)
+        self._torn.discard(key)
+        self._follow.discard(key)
+
+    def restate(self) -> None:
+        """The provider has said or listed everything: no block is missing that it did not speak of."""
+        self._gap = False
+
+    def reach(self, block: OpenBlock, call: OpenCall) -> bool:
+        """Whether a piece of the call may be lost, whatever its arguments look like.
+
+        A call without a name that began after a loss has lost its beginning. So may a call whose pieces were found by guess:
+        they may belong to the call that the loss hid.
+        """
+        key = block.key
+        return key in self._missing or (key in self._follow and (not call.name or call.guessed))
+
+    def is_torn(self, block: OpenBlock) -> bool:
+        return block.key in self._torn
+
+    def doubt(self, block: OpenBlock) -> bool:
+        """Whether the call may have begun in a loss, so that something has to show that its beginning is there. Where the
+        wire names its blocks, and no piece comes after a block's end, its name shows it."""
+        return self._loose and block.key in self._follow
+
+
+# How a response can end, and what its end means for a call that cannot show a cut itself.
+
+
+# Of several finish reasons the gravest counts: OpenRouter repeats one, some send `stop` and then `tool_calls`.
+GRAVITY = {
+    reason: gravity
+    for gravity, reason in enumerate(
+        (
+            FinishReason.CUT,
+            FinishReason.STOP,
+            FinishReason.TOOL_CALLS,
+            FinishReason.PAUSE,
+            FinishReason.LENGTH,
+            FinishReason.CONTENT_FILTER,
+            FinishReason.REFUSAL,
+            FinishReason.ERROR,
+        )
+    )
+}
+WORDS = (BlockKind.TEXT, BlockKind.REFUSAL)
+# Ends at which a call without arguments is one that had none, rather than one that was cut before they began.
+ENDED_BY_ITSELF = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
+
+
+def is_closed(blocks: Collection[OpenBlock], *, open_texts: bool = False) -> bool:
+    """Whether the response has content, and every call and text in it has its own end on the wire. Every call is known to be
+    complete.
+
+    A wire that names its blocks marks the end of each; a block without that mark means that more was coming. Chat Completions
+    has no such mark: there a call ends where its arguments are whole, and a text beside such calls is over. Arguments that
+    say nothing may still be coming. Behind reasoning, or a tool that ran at the provider, the model has more to say.
+    `open_texts`: a text needs no end of its own.
+    """
+    calls = [block.call for block in blocks if block.call is not None]
+    placed = [call for call in calls if call.placed]
+    if any(says_nothing(call.text.joined()) for call in placed):
+        return False
+    others = [block for block in blocks if block.call is None or not block.call.placed]
+    if placed:
+        return all(block.ended for block in others if block.call is not None)
+    held = [block for block in others if block.kind not in WORDS or block.has_words]
+    ended = all(block.ended or (open_texts and block.kind in WORDS) for block in others)
+    return bool(held) and held[-1].kind in (BlockKind.CALL, *WORDS) and ended
 
 
 class CallJudge:
@@ -111,3 +224,47 @@ def _is_marked(block: OpenBlock) -> bool:
 
 def _lost(call: OpenCall) -> SettledArguments:
     return SettledArguments(call.text.joined(), ArgumentsState.LOST, LOST_CALL)
+
+
+# One call that a response says twice (promise assembly:same-call-once).
+#
+# Gateways send an item again, or a stream's call and then the final item under another index. Same id, name and arguments are one
+# call. Arguments are compared as JSON values: a server that says a call again may write it with other spaces. The reading is safe
+# in both directions: whatever compares equal would do the same, and whatever differs, be it `1` and `1.0`, stays two calls.
+
+
+def repeated_calls(judged: Mapping[OpenCall, SettledArguments]) -> set[OpenCall]:
+    """The calls that say only what another call of the same id says.
+
+    A different call under the same id means that the id is a server's constant: then equal calls may be two, and all stay. A
+    call without an id of its own is never one of these. A call that lost a piece says nothing about the others, and stays.
+    """
+    by_id: dict[str, list[OpenCall]] = {}
+    for call, settled in judged.items():
+        if call.wire_id is not None and settled.state is not ArgumentsState.LOST:
+            by_id.setdefault(call.wire_id, []).append(call)
+    found: set[OpenCall] = set()
+    for calls in by_id.values():
+        if len(calls) > 1:
+            whole = max(calls, key=lambda call: _worth(judged[call]))  # the first one of those that are worth the same
+            others = [call for call in calls if call is not whole]
+            if all(_is_repeated(call, by=whole, judged=judged) for call in others):
+                found.update(others)
+    return found
+
+
+def _is_repeated(call: OpenCall, *, by: OpenCall, judged: Mapping[OpenCall, SettledArguments]) -> bool:
+    """Whether `call` says what the call `by` says, or was cut while it said that."""
+    here, there = judged[call], judged[by]
+    if call.name != by.name or call.free_form is not by.free_form:
+        return False
+    if here.state is ArgumentsState.TRUNCATED:
+        return there.arguments.startswith(here.arguments)
+    if here.state is not there.state:
+        return False
+    return here.arguments == there.arguments or (not call.free_form and same_value(here.arguments, there.arguments))
+
+
+def _worth(settled: SettledArguments) -> tuple[bool, int]:
+    is_cut = settled.state is ArgumentsState.TRUNCATED
+    return settled.state is ArgumentsState.COMPLETE, len(settled.arguments) if is_cut else 0

@@ -16,10 +16,8 @@ from itertools import groupby
 from typing import cast
 
 from turnwise.assembly.argument_text import ArgumentText
-from turnwise.assembly.blocks import TEXT_KINDS, OpenBlock
-from turnwise.assembly.calls_under_way import CallAtHand, WrittenCalls
+from turnwise.assembly.blocks import TEXT_KINDS, CallAtHand, OpenBlock, ResponseSize, WrittenCalls
 from turnwise.assembly.heal import size_if_whole
-from turnwise.assembly.response_size import ResponseSize
 from turnwise.vocab import Frame, ReasoningDelta, TextDelta, ToolCallDelta
 
 FEW = 8  # frames among which it does not pay to look for runs

@@ -10,9 +10,8 @@ from typing import ClassVar
 import msgspec
 
 from turnwise.assembly.argument_text import says_nothing
-from turnwise.assembly.blocks import TEXT_KINDS, BlockKind, OpenBlock, size_of
-from turnwise.assembly.call_states import CallJudge
-from turnwise.assembly.calls_under_way import CallAtHand, WrittenCalls
+from turnwise.assembly.blocks import TEXT_KINDS, BlockKind, CallAtHand, OpenBlock, ResponseSize, WrittenCalls, size_of
+from turnwise.assembly.call_states import ENDED_BY_ITSELF, GRAVITY, CallJudge, Losses, is_closed, repeated_calls
 from turnwise.assembly.fast import FEW, MAX_OPENERS, FastRuns, runs_of
 from turnwise.assembly.heal import (
     byte_length,
@@ -21,10 +20,6 @@ from turnwise.assembly.heal import (
     repair,
     whole_characters,
 )
-from turnwise.assembly.lost_pieces import Losses
-from turnwise.assembly.repeats import repeated_calls
-from turnwise.assembly.response_ends import ENDED_BY_ITSELF, GRAVITY, is_closed
-from turnwise.assembly.response_size import ResponseSize
 from turnwise.assembly.shown_frames import Showing
 from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs
 from turnwise.vocab import (

@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from heapq import heappop, heappush
 
 from turnwise.assembly.blocks import OpenBlock
-from turnwise.assembly.call_states import CallJudge
-from turnwise.assembly.repeats import repeated_calls
+from turnwise.assembly.call_states import CallJudge, repeated_calls
 from turnwise.assembly.tool_calls import CallTable, OpenCall
 from turnwise.vocab import FinishReason, Frame, PartDone, ToolCall, ToolCallDelta
 

@@ -5,11 +5,12 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 from turnwise.base.keeper import LONGEST_END_S, descendants, send
 from turnwise.base.threads import in_thread
+from turnwise.errors import CallerError
 
 TERM_GRACE_S = 0.2  # within the half second that a cancelled tool has to settle
 # For one that ends by itself what it started: it takes 0.01 s, with a fork bomb some seconds.
@@ -182,3 +183,27 @@ async def _end(child: _Child, *, layers: int, watches: bool) -> None:
 def signal_group(group: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):  # all of them have ended
         os.killpg(group, number)
+
+
+# The mark that `turnwise mcp serve` leaves in the environment of all that its runs start, so that none of it serves again.
+#
+# It stops a server that is among its own MCP servers, or that a command of the model starts, from calling itself without end. A
+# program that takes the mark away is not stopped.
+
+
+DEPTH = "TURNWISE_MCP_DEPTH"
+
+
+def enter(env: MutableMapping[str, str]) -> None:
+    """What is started with this environment is below a server. Raises CallerError where we are that already."""
+    if env.get(DEPTH, "0") not in ("", "0"):
+        raise CallerError(
+            f"`{DEPTH}` is set: a run of `turnwise mcp serve` has started this server, and a server does not call itself. Take "
+            "it out of the MCP servers that the run starts"
+        )
+    env[DEPTH] = "1"
+
+
+def passed_on(env: Mapping[str, str]) -> dict[str, str]:
+    """The mark alone, for an environment that is made anew; empty where there is none."""
+    return {DEPTH: env[DEPTH]} if env.get(DEPTH) else {}

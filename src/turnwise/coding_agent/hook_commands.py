@@ -33,8 +33,8 @@ from turnwise.running.hooks import (
     ToolRan,
     TurnEnded,
 )
+from turnwise.settings.catalogue import with_near_field
 from turnwise.settings.settings import Layer
-from turnwise.settings.unknown_fields import with_near_field
 
 DENIED = 2
 MAX_OUTPUT_BYTES = 1024 * 1024

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 
 from turnwise.agent.formatting import many
-from turnwise.agent.resume_lookup import LeftRun, left_run
+from turnwise.agent.resume_lookup import LeftRun, goes_on, left_run
 from turnwise.base.clock import Clock
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.permissions import allowed_rules
 from turnwise.coding_agent.run_servers import NO_SERVERS, RunServers, servers_in
 from turnwise.coding_agent.spending_settings import is_same_model
-from turnwise.coding_agent.text import visible_line
+from turnwise.coding_agent.text import short_id, visible_line
 from turnwise.coding_agent.workplace import Workplace, furnish
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, SessionRow
@@ -179,3 +179,22 @@ def _open_asks(journal: Journal, *, turn_id: str, left: LeftTurn) -> tuple[OneAs
     for turn, own in _left_below(journal, turn_id=turn_id, left=left):
         asks += _open_asks(journal, turn_id=turn, left=own)
     return asks
+
+
+# Sessions whose last turn was left by a process that died: which there are, and how they go on.
+
+
+MOST_SESSIONS = 100_000  # more than a journal holds
+
+
+def interrupted_rows(journal: Journal) -> list[SessionRow]:
+    """The oldest first; those of sub-agents go on with their parents."""
+    return [row for row in reversed(journal.sessions(limit=MOST_SESSIONS)) if goes_on(row)]
+
+
+def how_they_go_on(rows: Sequence[SessionRow]) -> str:
+    """A line for at least one of them."""
+    if len(rows) == 1:
+        return f"1 session was interrupted: `turnwise resume {short_id(rows[0].id)}` goes on with it"
+    many_were = f"{many(len(rows), 'session')} were interrupted"
+    return f"{many_were}: `turnwise resume ID` goes on with one of them, `turnwise resume --all` with all"

@@ -12,11 +12,17 @@ from turnwise.base.clock import Clock
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.text import visible_line
 from turnwise.settings.endpoint_rows import known_profiles
-from turnwise.settings.mcp_entries import ServerAddress, ServerCommand, ServerEntry
-from turnwise.settings.mcp_files import NamedServer, around_of, read_servers, shown
+from turnwise.settings.mcp_files import (
+    NamedServer,
+    ServerAddress,
+    ServerCommand,
+    ServerEntry,
+    around_of,
+    read_servers,
+    shown,
+)
 from turnwise.settings.settings import read_layers
-from turnwise.tools.mcp.trust import ChangedTool, ServerTrust
-from turnwise.tools.mcp.writable_commands import path_apart, runs_inside
+from turnwise.tools.mcp.trust import ChangedTool, ServerTrust, path_apart, runs_inside
 from turnwise.tools.workspace.previews import diff_of
 from turnwise.tools.workspace.staged_changes import FileChange
 

@@ -10,7 +10,7 @@ import msgspec
 from turnwise.coding_agent.text import clean_line
 from turnwise.errors import ToolFault
 from turnwise.rules.permissions import Policy, judge_permission
-from turnwise.running.fact_finding import Inspector
+from turnwise.running.grants import Inspector
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.read_tool import ReadArguments, left_out, read
 from turnwise.turn.commands import PlannedCall

@@ -72,7 +72,7 @@ def open_servers(servers: RunServers, *, clock: Clock) -> AbstractAsyncContextMa
     """They are open inside, for all turns of a session. Those that do not start are told by the turns."""
     if not servers.toolsets:
         return nullcontext()
-    from turnwise.agent.open_toolsets import holding
+    from turnwise.agent.toolsets import holding
 
     toolsets: list[Toolset] = list(servers.toolsets)
     return holding(toolsets, clock=clock, open_s=Deadlines().toolset_s)

@@ -15,10 +15,8 @@ from turnwise.coding_agent.workplace import changes_folder
 from turnwise.errors import CallerError, ToolFault
 from turnwise.journal.journal import Journal, Session, TurnRow
 from turnwise.journal.records import ToolsStarted
-from turnwise.tools.workspace.changes import FileChanges
+from turnwise.tools.workspace.changes import FileChanges, Undoing, Undone, UndoOutcome, recover_changes
 from turnwise.tools.workspace.previews import CHANGING, diff_of, shortly
-from turnwise.tools.workspace.recovery import recover_changes
-from turnwise.tools.workspace.undo import Undoing, Undone, UndoOutcome
 from turnwise.turn.events import Interrupted, ResponseReceived, ScriptCalled, ToolEnded, ToolsFinished
 from turnwise.vocab import ToolResult, calls_of
 from turnwise.vocab.file_names import given_name, shown_name

@@ -12,14 +12,14 @@ import msgspec
 
 from turnwise.agent.agent import Agent
 from turnwise.agent.agent_groups import OpeningSource
+from turnwise.agent.agent_setup import ASK_USER, check_tools_of_rules
 from turnwise.agent.children import MAX_DEPTH, Subagents
 from turnwise.agent.models import read_model
-from turnwise.agent.policies import ASK_USER, check_tools_of_rules
 from turnwise.agent.run_options import groups_of
 from turnwise.agent.tools import BATCH_HINT
 from turnwise.base.clock import Clock
 from turnwise.base.unasked_files import LeftOut
-from turnwise.coding_agent.attendance import allow_hint
+from turnwise.coding_agent.asked_calls import allow_hint
 from turnwise.coding_agent.choice import Choice, choose, key_variables
 from turnwise.coding_agent.folder import (
     AGENTS_HEAD,
@@ -48,16 +48,15 @@ from turnwise.journal.journal import Journal, Session, journal_path
 from turnwise.journal.prices import Prices, prices_of_layers
 from turnwise.rules.limits import Limit, MaxSteps
 from turnwise.rules.permissions import PermissionRule, Policy
-from turnwise.running.fact_finding import Inspector
+from turnwise.running.grants import Inspector
 from turnwise.running.hooks import Hook
 from turnwise.running.tools import Tool
 from turnwise.settings.settings import Layer, RunSettings, read_layers
 from turnwise.telemetry.telemetry import telemetry_of
 from turnwise.tools.sandbox import find_sandbox
 from turnwise.tools.workspace import workspace_tools
-from turnwise.tools.workspace.changes import FileChanges
+from turnwise.tools.workspace.changes import FileChanges, recover_changes
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.recovery import recover_changes
 from turnwise.tools.workspace.shell import Shell
 from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted

@@ -1,7 +1,7 @@
 """Which endpoints are left alone for a while: the circuits of `rules.circuit`, kept across requests and turns."""
 
 from turnwise.base.clock import Clock
-from turnwise.rules.circuit import CLOSED, Circuit, CircuitPolicy, after_response, let_through
+from turnwise.rules.retries import CLOSED, Circuit, CircuitPolicy, after_response, let_through
 from turnwise.vocab import Fault
 
 Door = tuple[str, str]

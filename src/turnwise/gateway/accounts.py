@@ -16,7 +16,7 @@ from turnwise.errors import JournalFailed
 from turnwise.gateway.counts import GatewayCounts
 from turnwise.gateway.log_lines import FIELDS
 from turnwise.gateway.passed_calls import ClientCall, ClientGone, Outlet, PieceWriter
-from turnwise.journal.direct_ledger import LedgerLine, gateway_session
+from turnwise.journal.direct_ledger import ANY, LedgerLine, RepairSeen, gateway_session
 from turnwise.journal.journal import journal_path
 from turnwise.journal.ledger import (
     CANCELLED,
@@ -30,7 +30,6 @@ from turnwise.journal.ledger import (
 )
 from turnwise.journal.ledger_thread import LedgerThread
 from turnwise.journal.prices import NO_PRICES, Prices, prices_of_layers
-from turnwise.journal.repairs_seen import ANY, RepairSeen
 from turnwise.relay.breaches import blames_provider
 from turnwise.relay.client_exchange import RelayEnd
 from turnwise.settings.settings import durability_of, read_layers

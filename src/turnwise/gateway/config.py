@@ -46,8 +46,8 @@ from turnwise.gateway.doors import is_host, is_origin
 from turnwise.gateway.routes import why_unreachable
 from turnwise.relay.paths import asked_path
 from turnwise.rules.retries import RetryPolicy
+from turnwise.settings.catalogue import with_near_field
 from turnwise.settings.settings import MAX_FILE_BYTES, user_folder
-from turnwise.settings.unknown_fields import with_near_field
 from turnwise.turn.config import CallsInText
 from turnwise.wire.profiles import FamilyName, Profile, profile_at
 

@@ -17,8 +17,8 @@ import msgspec
 
 from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.errors import CallerError
+from turnwise.settings.catalogue import with_near_field
 from turnwise.settings.settings import user_folder
-from turnwise.settings.unknown_fields import with_near_field
 
 FILE = "gateway-keys.json"
 PREFIX = "tw-"

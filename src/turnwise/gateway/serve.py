@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from uvicorn import Config, Server
 
-from turnwise.base.own_loop import quickest_loop, run_to_end
+from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.errors import CallerError
 from turnwise.gateway.app import GatewayApp
 from turnwise.gateway.client_bounds import Bounds

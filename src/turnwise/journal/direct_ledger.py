@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
+from turnwise.assembly.evidence import KeptEvent, example_of
 from turnwise.journal.ledger import LEAVES, STAYED, LedgerEntry, update_of, values_before
-from turnwise.journal.store_thread import Patience
-from turnwise.journal.stores import JournalConnection
+from turnwise.journal.stores import JournalConnection, Patience
 
 GATEWAY = "gateway"
 
@@ -87,3 +87,149 @@ class DirectLedger:
                             connection.execute(STAYED, (row_id,))
         for line, row_id in rows.items():
             line.row_id = row_id
+
+
+# What the gateway had to mend, by day, provider, model and kind: what a user can take to the vendor.
+#
+# Of each there is one example, without content (`relay.evidence`). The number of rows is bounded: a client may name any model.
+
+
+# Version 7. `kind` is `ANY` for requests with at least one repair that the provider causes.
+REPAIRS_SCHEMA = (
+    """create table repair_seen (
+        day text not null, provider text not null, family text not null, model text not null, kind text not null,
+        times integer not null, requests integer not null, example text not null default '',
+        primary key (provider, family, model, kind, day)
+    ) strict, without rowid""",
+    "create index repair_seen_by_day on repair_seen (day)",
+)
+
+ANY = "*"
+OTHER_MODELS = "(other)"
+LONGEST_MODEL = 100  # characters of its name
+MOST_A_DAY = 300  # rows; past it further models share one name
+MOST_ROWS = 6_000  # past it the oldest day goes
+
+_ADD = """update repair_seen set times = times + ?, requests = requests + ?
+    where provider = ? and family = ? and model = ? and kind = ? and day = ? returning example = ''"""
+_EXAMPLE = """update repair_seen set example = ?
+    where provider = ? and family = ? and model = ? and kind = ? and day = ?"""
+_NEW = "insert into repair_seen (times, requests, provider, family, model, kind, day, example) values (?, ?, ?, ?, ?, ?, ?, ?)"
+_OF_GATEWAY = f"(root_session = '{GATEWAY}' or substr(root_session, 1, {len(GATEWAY) + 1}) = '{GATEWAY}:')"
+_REQUESTS = f"""select provider, substr(model, 1, {LONGEST_MODEL}), count(*), count(*) filter (where outcome != 'ok')
+    from request where {_OF_GATEWAY} and started >= ? and outcome is not null and outcome != 'cancelled' group by 1, 2"""
+
+
+class RepairSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """Repairs of one kind in one request. `day` is of UTC, `family` the upstream's; `events` are those around the first one."""
+
+    day: str
+    provider: str
+    family: str
+    model: str
+    kind: str
+    times: int
+    events: tuple[KeptEvent, ...] = ()
+
+
+class RepairSum(msgspec.Struct, frozen=True, kw_only=True):
+    """Repairs of one kind, over all days. `example` is empty where there is none."""
+
+    provider: str
+    family: str
+    model: str
+    kind: str
+    times: int
+    requests: int
+    first_day: str
+    last_day: str
+    example: str
+
+
+class RequestSum(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gateway sent to one model: those whose outcome is known and that no client left. `failed` got no whole answer."""
+
+    provider: str
+    model: str
+    requests: int
+    failed: int
+
+
+class RepairBook:
+    """Writes and reads what was mended. `transaction` and `statement` open the journal's database for one."""
+
+    def __init__(
+        self,
+        *,
+        transaction: Callable[[], AbstractContextManager[JournalConnection]],
+        statement: Callable[[], AbstractContextManager[JournalConnection]],
+    ) -> None:
+        self._transaction = transaction
+        self._statement = statement
+
+    def write(self, seen: Sequence[RepairSeen]) -> None:
+        """All of them or none. Raises JournalFailed."""
+        with self._transaction() as connection:
+            for one in seen:
+                _add(one, connection=connection)
+
+    def sums(self, *, since_day: str = "") -> list[RepairSum]:
+        """By provider, family, model and kind; the latest example of each."""
+        with self._statement() as connection:
+            rows = connection.execute(
+                "select provider, family, model, kind, times, requests, day, example from repair_seen where day >= ?"
+                " order by provider, family, model, kind, day",
+                (since_day,),
+            ).fetchall()
+        found: dict[tuple[str, str, str, str], RepairSum] = {}
+        for provider, family, model, kind, times, requests, day, example in rows:
+            before = found.get((provider, family, model, kind))
+            found[provider, family, model, kind] = RepairSum(
+                provider=provider,
+                family=family,
+                model=model,
+                kind=kind,
+                times=times + (before.times if before else 0),
+                requests=requests + (before.requests if before else 0),
+                first_day=before.first_day if before else day,
+                last_day=day,
+                example=example or (before.example if before else ""),
+            )
+        return list(found.values())
+
+    def requests(self, *, since_s: float = 0.0) -> list[RequestSum]:
+        """What the gateway sent, from the ledger."""
+        with self._statement() as connection:
+            rows = connection.execute(_REQUESTS, (since_s,)).fetchall()
+        return [
+            RequestSum(provider=provider, model=model, requests=requests, failed=failed)
+            for provider, model, requests, failed in rows
+        ]
+
+
+def _add(one: RepairSeen, *, connection: JournalConnection) -> None:
+    model = one.model[:LONGEST_MODEL]
+    if _added(one, model=model, connection=connection):
+        return
+    (of_day,) = connection.execute("select count(*) from repair_seen where day = ?", (one.day,)).fetchone()
+    if of_day >= MOST_A_DAY:
+        model = OTHER_MODELS
+        if _added(one, model=model, connection=connection):
+            return
+    (in_all,) = connection.execute("select count(*) from repair_seen").fetchone()
+    if in_all >= MOST_ROWS:
+        connection.execute("delete from repair_seen where day = (select min(day) from repair_seen)")
+    connection.execute(_NEW, (one.times, 1, *_key(one, model=model), example_of(one.events)))
+
+
+def _added(one: RepairSeen, *, model: str, connection: JournalConnection) -> bool:
+    """Whether there is a row for it; its example is made where that has none."""
+    key = _key(one, model=model)
+    row = connection.execute(_ADD, (one.times, 1, *key)).fetchone()
+    if row is not None and row[0] and one.events:
+        connection.execute(_EXAMPLE, (example_of(one.events), *key))
+    return row is not None
+
+
+def _key(one: RepairSeen, *, model: str) -> tuple[str, str, str, str, str]:
+    return one.provider, one.family, model, one.kind, one.day

@@ -24,13 +24,14 @@ import msgspec
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.errors import CallerError, JournalFailed, UnreadableTurn
 from turnwise.journal.budgets import BudgetBook
-from turnwise.journal.claims import Claim, Lease
-from turnwise.journal.direct_ledger import DirectLedger
+from turnwise.journal.direct_ledger import DirectLedger, RepairBook
 from turnwise.journal.failures import BUSY_S, raise_explained
 from turnwise.journal.file import JournalFile, make_private, prepare
 from turnwise.journal.ledger_queries import LedgerReader
 from turnwise.journal.owners import (
     WORKER,
+    Claim,
+    Lease,
     is_alive,
     is_here,
     is_of_earlier_boot,
@@ -45,14 +46,13 @@ from turnwise.journal.records import (
     encode_record,
     events_of,
 )
-from turnwise.journal.repairs_seen import RepairBook
-from turnwise.journal.retention import Retention
 from turnwise.journal.session_rows import (
     HAS_PART,
     NO_LABELS,
     RUNNING_BELOW,
     SESSIONS_WHERE,
     Labels,
+    Retention,
     Session,
     SessionColumns,
     SessionRow,
@@ -62,10 +62,9 @@ from turnwise.journal.session_rows import (
     session_row,
     shown_id,
 )
-from turnwise.journal.store_thread import beside
-from turnwise.journal.stores import JournalConnection, JournalStore, T, Values
+from turnwise.journal.stores import JournalConnection, JournalStore, T, Values, beside
 from turnwise.journal.turn_writer import TurnJournal
-from turnwise.settings.durability import Durability, check_durability
+from turnwise.settings.options import Durability, check_durability
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.vocab import StopReason
 from turnwise.vocab.file_names import is_text, shown_name

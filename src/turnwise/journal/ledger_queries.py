@@ -11,8 +11,7 @@ import msgspec
 from turnwise.errors import CallerError
 from turnwise.journal.ledger import COLUMNS, LEAST, PICO, LedgerEntry, Value, entry_from
 from turnwise.journal.stores import Dialect, JournalConnection, JournalStore, Values
-from turnwise.rules.cache_losses import CacheCounts, unread_tokens, unread_usd
-from turnwise.rules.pricing import EXACT, ZERO, Cost, add
+from turnwise.rules.pricing import EXACT, ZERO, CacheCounts, Cost, add, unread_tokens, unread_usd
 
 By = Literal["day", "session", "model", "purpose"]
 

@@ -17,12 +17,11 @@ import msgspec
 
 from turnwise.base.clock import Clock
 from turnwise.errors import JournalFailed, TurnwiseBug
-from turnwise.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerChange, LedgerLine
+from turnwise.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerChange, LedgerLine, RepairSeen
 from turnwise.journal.failures import BUSY_S
 from turnwise.journal.journal import Journal
 from turnwise.journal.ledger import LedgerEntry
-from turnwise.journal.repairs_seen import RepairSeen
-from turnwise.settings.durability import Durability
+from turnwise.settings.options import Durability
 
 _log = logging.getLogger("turnwise")
 

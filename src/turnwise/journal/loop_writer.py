@@ -9,7 +9,7 @@ from typing import TypeVar
 from turnwise.errors import JournalFailed
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.journal.records import JournalRecord, RequestSent
-from turnwise.journal.store_thread import Works, WouldWait, done_beside, done_here, settle, uncut
+from turnwise.journal.stores import Works, WouldWait, done_beside, done_here, settle, uncut
 from turnwise.journal.turn_writer import TurnJournal
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.config import TurnResult

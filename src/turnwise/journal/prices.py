@@ -19,9 +19,8 @@ from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.errors import CallerError
 from turnwise.journal.kept_prices import KeptPrices, KeptRow, kept_prices_path
 from turnwise.rules.pricing import OwnCost, PriceRow, PriceTerm, TokenPrices, dearest_kinds, term_kind
-from turnwise.settings.catalogue import plain_name
+from turnwise.settings.catalogue import plain_name, with_near_field
 from turnwise.settings.settings import Layer, user_folder
-from turnwise.settings.unknown_fields import with_near_field
 
 KEY = "prices"  # the table in turnwise.toml
 PRICES_FILE = "prices.toml"

@@ -17,10 +17,9 @@ import msgspec
 
 from turnwise.errors import JournalFailed
 from turnwise.journal.failures import BUSY_S, is_of_locks, name_of, refuse_misplaced
-from turnwise.journal.file import check_version, first_look, prepare
+from turnwise.journal.file import SCHEMA_VERSION, check_version, first_look, prepare
 from turnwise.journal.rescue import Rescued, rescue
-from turnwise.journal.schema import SCHEMA_VERSION
-from turnwise.settings.durability import Durability
+from turnwise.settings.options import Durability
 
 WHOLE: Durability = "normal"
 _HEADER = 100  # bytes; sqlite.org/fileformat.html, "The Database Header"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from turnwise.base.clock import Clock
 from turnwise.errors import CallerError, JournalFailed
-from turnwise.journal.damage import is_whole
-from turnwise.journal.failures import BUSY_S, ELSEWHERE, is_damage, raise_explained
+from turnwise.journal.failures import BUSY_S, ELSEWHERE, is_damage, is_whole, raise_explained
 from turnwise.journal.file import check_version, make_private, prepare
 from turnwise.journal.read_only import rescue_into
 from turnwise.journal.rescue import Rescued

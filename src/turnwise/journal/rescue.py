@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import msgspec
 
-from turnwise.journal.damage import damaged_tables
+from turnwise.journal.failures import damaged_tables
+from turnwise.journal.file import SEQ_BITS
 from turnwise.journal.records import decode_record
-from turnwise.journal.schema import SEQ_BITS
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import StopReason

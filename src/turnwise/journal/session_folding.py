@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from turnwise.journal.journal import Journal, TurnRow
 from turnwise.journal.records import begun_calls, events_of
-from turnwise.turn.snapshot import SessionFold, SessionSoFar
+from turnwise.turn.machine import SessionFold, SessionSoFar
 
 
 def session_so_far(journal: Journal, turns: Iterable[TurnRow]) -> SessionSoFar:

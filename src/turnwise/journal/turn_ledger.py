@@ -6,8 +6,9 @@ import msgspec
 
 from turnwise.base.clock import Clock
 from turnwise.endpoints.exchange import Exchange
-from turnwise.journal.cache_watch import CacheMissed, CacheWatch
 from turnwise.journal.ledger import (
+    CacheMissed,
+    CacheWatch,
     Ledger,
     LedgerEntry,
     ReceivedResponse,

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from turnwise.base.clock import Clock
 from turnwise.errors import JournalFailed
-from turnwise.journal.claims import Lease
 from turnwise.journal.ledger import LedgerEntry
+from turnwise.journal.owners import Lease
 from turnwise.journal.records import KINDS, JournalRecord, RequestSent, encode_record
-from turnwise.journal.store_thread import Works, done_here
-from turnwise.journal.stores import EventRow, JournalStore, PenBatch, Statement
+from turnwise.journal.stores import EventRow, JournalStore, PenBatch, Statement, Works, done_here
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.config import TurnResult
 

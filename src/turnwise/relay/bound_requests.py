@@ -4,7 +4,7 @@ A client that edits what it sends keeps its thinking, and its model refuses that
 that has the provider leave stale thinking out; where the provider does not know the setting, without all thinking from the first
 stale block on. Blocks that were left out once are left out of every later request of the conversation before it leaves: it costs
 no further refusal, and what the model thought without them stays. A setting of the client's own stands. See
-rules/bound_thinking.py for the same in a session.
+rules/history.py for the same in a session.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.rules.bound_thinking import PRINT_BYTES
+from turnwise.rules.history import PRINT_BYTES
 from turnwise.vocab import Fault, Repair
 from turnwise.wire.anthropic_messages.thinking import dropping, is_set_by_caller, without_thinking
 from turnwise.wire.family import Family, HttpCall

@@ -10,9 +10,8 @@ from turnwise.endpoints.body_hash import BodyHash
 from turnwise.endpoints.cache_refusals import CacheRefusals, Refused, narrowed_by
 from turnwise.journal.journal import JournalEntry
 from turnwise.journal.records import KINDS, AskAnswered, RequestSent, ScriptBegan, ToolsStarted
-from turnwise.replay.recorded_session import RecordedSession, RecordedTurn
+from turnwise.replay.session_file import RecordedSession, RecordedTurn
 from turnwise.settings.endpoint_rows import known_profiles
-from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import (
     Ask,
     CheckOutput,
@@ -29,9 +28,9 @@ from turnwise.turn.commands import (
 )
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, MessageArrived, RequestFailed, RulesAdded, ToolEnded, ToolsFinished, TurnStarted
-from turnwise.turn.machine import Turn
+from turnwise.turn.history import Carried
+from turnwise.turn.machine import SessionFold, Turn
 from turnwise.turn.request_plan import asked_of_cache
-from turnwise.turn.snapshot import SessionFold
 from turnwise.vocab import Request, ToolChoice
 from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.family import HttpCall

@@ -15,15 +15,15 @@ from turnwise.errors import CallerError
 from turnwise.journal.journal import JournalEntry
 from turnwise.journal.records import JournalRecord, RequestSent
 from turnwise.replay.playback import TurnPlayer, said_of
-from turnwise.replay.recorded_session import RecordedSession, RecordedTurn, all_sessions
 from turnwise.replay.secret_finder import SecretFinder
+from turnwise.replay.session_file import RecordedSession, RecordedTurn, all_sessions
 from turnwise.replay.stand_ins import StandIns, can_be_replaced
 from turnwise.replay.struct_texts import TextChange, texts_in, with_texts
 from turnwise.settings.endpoint_rows import known_profiles
 from turnwise.tools.sandbox import is_secret
 from turnwise.turn.commands import Ask, Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
-from turnwise.turn.snapshot import SessionFold
+from turnwise.turn.machine import SessionFold
 from turnwise.vocab import Message, Response, Text, ToolCall
 
 RANDOM_BYTES = 32

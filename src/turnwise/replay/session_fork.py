@@ -9,12 +9,12 @@ from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session
 from turnwise.journal.records import JournalRecord
 from turnwise.replay.playback import TurnPlayer, step_of
-from turnwise.replay.recorded_session import RecordedTurn
-from turnwise.turn.carried_state import Carried
+from turnwise.replay.session_file import RecordedTurn
 from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Interrupted
-from turnwise.turn.snapshot import SessionFold
+from turnwise.turn.history import Carried
+from turnwise.turn.machine import SessionFold
 
 
 class Forked(msgspec.Struct, frozen=True, kw_only=True):

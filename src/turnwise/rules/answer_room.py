@@ -11,6 +11,9 @@ from turnwise.rules.budget import message_bytes
 from turnwise.rules.compaction import (
     LEFT_OUT,
     LONG_USER_PERCENT,
+    MIN_RESULT_BYTES,
+    NO_CALL,
+    OLD_RESULT_BYTES,
     SUMMARY_HEAD,
     USER_PERCENT,
     Variant,
@@ -19,7 +22,6 @@ from turnwise.rules.compaction import (
     shorten_users,
     users_that_stay,
 )
-from turnwise.rules.result_size import MIN_RESULT_BYTES, NO_CALL, OLD_RESULT_BYTES
 from turnwise.rules.schema import shorten
 from turnwise.vocab import File, Message, Text, ToolResult
 

@@ -31,7 +31,7 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.vocab.hidden_characters import visible_line
-from turnwise.vocab.json_values import MAX_VALUES, has_too_many_values
+from turnwise.vocab.schema_bounds import MAX_VALUES, has_too_many_values
 
 
 class Sound(msgspec.Struct, frozen=True):

@@ -26,16 +26,221 @@ text, which unlike JSON does not say where it ends.
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, cast
 
 import msgspec
 
-from turnwise.rules.json_spelling import ESCAPE, aligned, open_string, plainly, without_half_escape
-from turnwise.rules.raw_replies import sign_of_own_text, sign_of_translation
 from turnwise.rules.schema import decode_strictly
 from turnwise.vocab import Repair
 from turnwise.vocab.hidden_characters import says_something
+
+# One spelling for JSON text, so that pieces of it can be compared by what they say: `\u00e9` and é, `\/` and / are the same.
+#
+# Only escapes are rewritten; they occur inside strings alone, so a rewritten text has the value that it had.
+
+
+_HEX = "[0-9a-fA-F]"
+_HIGH, _LOW = f"[dD][89abAB]{_HEX}{{2}}", f"[dD][c-fC-F]{_HEX}{{2}}"
+ESCAPE = re.compile(rf"\\(?:u({_HIGH})\\u({_LOW})|u({_HEX}{{4}})|.)", re.DOTALL)
+_RESPELT = re.compile(rf"(\\(?:u{_HIGH}\\u{_LOW}|u{_HEX}{{4}}|[\\/]))")  # each other escape stays as it is
+_HALF = re.compile(
+    rf"\\(?:u{_HIGH}\\u{_LOW}|(?P<half>(?:u{_HIGH}(?:\\(?:u{_HEX}{{0,3}})?)?|u{_HEX}{{0,3}})?\Z)|u{_HEX}{{4}}|.)",
+    re.DOTALL,
+)
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+("?)', re.DOTALL)
+_SHORT = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
+_ONE_CODE = len("\\u00e9")
+_LONGEST_HALF = len("\\ud83d\\ude0")
+
+
+def plainly(text: str) -> str:
+    """The JSON text with every character as itself where JSON allows that, else by its shortest escape."""
+    if "\\u" not in text and "\\/" not in text:
+        return text
+    pieces = _RESPELT.split(text)  # what is between the escapes, and these
+    pieces[1::2] = map(_plain_escape, pieces[1::2])
+    return "".join(pieces)
+
+
+def without_half_escape(text: str) -> str:
+    """The text without an escape at its end that was cut, half a pair of surrogates included."""
+    start = aligned(text, before=len(text) - _LONGEST_HALF)
+    half = next((found.start() for found in _HALF.finditer(text, start) if found["half"] is not None), len(text))
+    return text[:half]
+
+
+def aligned(text: str, *, before: int) -> int:
+    """A place at or before `before` that is inside no escape, or in the digits of one."""
+    start = max(0, before)
+    while start and text[start - 1] == "\\":
+        start -= 1
+    return start
+
+
+def open_string(text: str) -> int | None:
+    """Where the string begins that is open at the end of this beginning of a JSON text; None where there is none."""
+    strings = deque(_STRING.finditer(text), maxlen=1)
+    return strings[0].start() if strings and not strings[0][1] else None
+
+
+@lru_cache(maxsize=4096)  # a text has few escapes, and has them often
+def _plain_escape(escape: str) -> str:
+    if len(escape) > _ONE_CODE:
+        return chr(0x10000 + ((int(escape[2:6], 16) - 0xD800) << 10) + (int(escape[8:], 16) - 0xDC00))
+    if len(escape) < _ONE_CODE:
+        return "/" if escape == "\\/" else escape
+    character = chr(int(escape[2:], 16))
+    if character < " " or "\ud800" <= character <= "\udfff":
+        return _SHORT.get(character, escape.lower())
+    return _SHORT.get(character, character)
+
+
+# Does a reply say the value's own text where JSON text was asked for? (cut:continued)
+#
+# A model that goes on with the file itself writes `"` for `\"` and `\theta` for `\\theta`. Most of that is no JSON and shows by
+# itself; the rest is read as something else: `"}` ends the arguments in the middle of a JSON file, `\t` is a tab. What gives it
+# away is the part of the value that is there already, whose spelling is known. Nothing here is sure that a reply is right; each
+# rule names a sign that it is not, and a doubt costs a refusal.
+
+
+TELLING_CHARACTERS = 200  # of a value; what so much of it does not hold, its rest does not bring up by chance
+# What raw text turns into by being read as JSON; line breaks and tabs are in most files, these in next to none.
+_RARE = re.compile(r"[bf]|u00[01][0-9a-f]")
+_KINDS = re.compile(r"\\(?:([bfnrt]|u00[01][0-9a-f])|.)", re.DOTALL)
+_CODES = re.compile(r"\\(?:(u[0-9a-fA-F]{4})|.)", re.DOTALL)
+_RUN = re.compile(r"(\\+)(.?)", re.DOTALL)
+_BODY = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
+# A quotation mark, or a line break before anything but a word: commands of LaTeX and folders of Windows begin with a letter.
+_OF_JSON = re.compile(r'\\(?:("|n(?!\w|\Z))|.)', re.DOTALL)
+_decode: Callable[[str], object] = json.JSONDecoder(strict=False).decode
+# Backslashes that the reply should have held, going by the value so far, before their lack says something.
+_EXPECTED = 3
+_ESCAPED_AGAIN = (("\n", "\\n"), ("\t", "\\t"), ('"', '\\"'), ("/", "\\/"))
+
+
+def sign_of_own_text(known: str, *, added: str, proven: bool, codes: bool) -> str | None:
+    """Why `added` reads as the value's own text, None where nothing says so.
+
+    `known` is the JSON text that is sure, `added` what the reply puts behind it. Of the known part that the reply wrote once
+    more, `proven`: it held a backslash, spelt as JSON does; `codes`: it held a `\\u`.
+    """
+    if (sign := sign_of_translation(known, added=added, quote='\\"')) is not None:
+        return sign
+    start, place = open_string(known), 0
+    if start is None:
+        place = added.find('"') + 1
+        if not place:
+            return None
+    shown = "" if start is None else known[start + 1 :]
+    while True:
+        body = _match(_BODY, added, place)
+        place += len(body)
+        sign = _sign(
+            shown,
+            kinds=_kinds(shown or known),
+            body=without_half_escape(body),
+            closed=added.startswith('"', place),
+            proven=proven,
+            codes=codes,
+        )
+        if sign is not None:
+            return sign
+        after = added.find('"', place + 1)
+        if not added.startswith('"', place) or after < 0:
+            return None
+        shown, place = "", after + 1
+
+
+def _match(pattern: re.Pattern[str], text: str, place: int) -> str:
+    found = pattern.match(text, place)
+    return "" if found is None else found[0]
+
+
+def _sign(shown: str, *, kinds: set[str], body: str, closed: bool, proven: bool, codes: bool) -> str | None:
+    """The first sign in one string: `shown` is its text so far, `body` what the reply adds to it, both as JSON text.
+
+    `kinds` are the escapes of its text so far; of all text before it where it begins in the reply."""
+    value, added = _value(shown), _value(body)
+    if new := _kinds(body) - kinds:
+        told = ", ".join([f"`\\{kind}`" for kind in sorted(new)])
+        # A piece of a short value may be too short for a sign of JSON; the next piece has more of the value to be held against.
+        small = not closed and len(body) < TELLING_CHARACTERS
+        sure = proven or small or any(_OF_JSON.findall(body + '"' * closed))
+        escapes_backslashes = any(
+            length > 1 and after not in ("", "other") for length, after in _runs(body) - _runs(value)
+        )
+        telling = len(value) >= TELLING_CHARACTERS or any(map(_RARE.fullmatch, new))
+        if not sure or (telling and not (proven or escapes_backslashes)):
+            return f"the reply brings {told} into a text that has none"
+    if "\\" in body and not proven and _runs(body) <= _runs(value) and _is_raw_size(body, value=value):
+        return "the reply reads as text without JSON's escapes as well"
+    if not codes and _has_codes(body) and not _has_codes(shown) and ("\\" in value or not value.isascii()):
+        return "the reply spells characters as no text before it does"
+    if closed and _ends_quoted(value + added):
+        return "the text would end inside a quotation of its own, as if its quotation marks were not escaped"
+    for character, escape in _ESCAPED_AGAIN:
+        bare = character in added.replace(escape, "")
+        if escape in added and escape not in value and character in value and not bare:
+            return f"the reply has `{escape}` where the text before it has the character itself"
+    return None
+
+
+def sign_of_translation(known: str, *, added: str, quote: str = '"') -> str | None:
+    """Why `added` has quotation marks of print for those of `known`, where a `"` is written as `quote`."""
+    for straight, curly in ((quote, "“”„«»"), ("'", "‘’‚")):
+        if straight in known and straight not in added and _any(curly, added) and not _any(curly, known):
+            return "the reply has other quotation marks than the text before it"
+    return None
+
+
+def _value(body: str) -> str:
+    try:
+        return cast("str", _decode(f'"{body}"'))
+    except ValueError:
+        return body
+
+
+def _kinds(body: str) -> set[str]:
+    return set(_KINDS.findall(plainly(body))) - {""}
+
+
+def _has_codes(body: str) -> bool:
+    return any(_CODES.findall(body))
+
+
+def _runs(text: str) -> set[tuple[int, str]]:
+    """Every run of backslashes in it, with what kind of character follows."""
+    return {(len(run), _class_of(after)) for run, after in set(_RUN.findall(text))}
+
+
+def _class_of(character: str) -> str:
+    if character in 'bfnrtu"/':
+        return character
+    return "letter" if character.isalpha() else "other"
+
+
+def _is_raw_size(body: str, *, value: str) -> bool:
+    """Whether text of the value's own can be so long without a line break, or lacks backslashes that it should have."""
+    expected = value.count("\\") * len(body) // max(len(value), 1)
+    lacks = "\\\\" not in body and expected >= _EXPECTED
+    return lacks or "\n" not in value or len(body) <= max(map(len, value.split("\n")))
+
+
+def _ends_quoted(value: str) -> bool:
+    """Whether the value ends inside a quotation of its own, within braces of its own: a JSON file that lost its end."""
+    bare = re.sub(r"\\.", "", value, flags=re.DOTALL)
+    if bare.count('"') % 2 == 0:
+        return False
+    outside = re.sub(r'"[^"]*(?:"|\Z)', "", bare)
+    return any(text.count("{") != text.count("}") for text in (bare, outside))
+
+
+def _any(characters: str, text: str) -> bool:
+    return any(character in text for character in characters)
+
 
 PartialKind = Literal["json", "text"]
 

@@ -14,8 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.errors import CallerError
-from turnwise.rules.pricing import ZERO, PriceRow, add, part_of, subtract, usd_said
-from turnwise.rules.projection import output_tokens_for, projected_usd
+from turnwise.rules.pricing import ZERO, PriceRow, add, output_tokens_for, part_of, projected_usd, subtract, usd_said
 from turnwise.vocab import StopReason, Usage
 
 # Kept for the answer where nobody said how long it may get; a synthesis of a turn is a page or two.

@@ -9,24 +9,31 @@ and protected paths, paths outside the workspace, destructive commands. What run
 parsed, or whose name is not literal, is asked about whatever the rules say.
 """
 
+import difflib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
 import msgspec
 
+from turnwise.errors import CallerError
 from turnwise.rules.advice import GO_ON_WITHOUT_TOOL, allowed_by
-from turnwise.rules.environment_names import is_doubtful, steers
-from turnwise.rules.known_programs import is_known
-from turnwise.rules.linear_globs import word_glob
-from turnwise.rules.mcp_names import server_of
-from turnwise.rules.permission_commands import Match, matches_narrowly, matches_widely
+from turnwise.rules.environment_names import RESERVED, is_doubtful, steers
+from turnwise.rules.mcp_names import MCP_WORD, server_of
+from turnwise.rules.permission_commands import Match, destroys, matches_narrowly, matches_widely
 from turnwise.rules.permission_facts import Access, CallFacts, CommandFact, PathFact, Word
-from turnwise.rules.permission_paths import Guard, escape_pattern, guard_of, guard_of_text, may_contain, path_matches
-from turnwise.rules.read_only_commands import is_reading, speaks
+from turnwise.rules.permission_paths import (
+    Guard,
+    escape_pattern,
+    guard_of,
+    guard_of_text,
+    may_contain,
+    path_matches,
+    word_glob,
+)
+from turnwise.rules.read_only_commands import is_known, is_reading, speaks
 from turnwise.rules.schema import shorten
-from turnwise.rules.shell_dangers import destroys
 
 PermissionKind = Literal["allow", "ask", "deny"]
 # The private folder of commands as it is called on the machine: no other command and no person knows it by that name.
@@ -498,3 +505,228 @@ def denial(tool: str, *, effect: str, allowed: Collection[str], hint: str) -> st
         f"Denied: `{tool}` was not run, because its effect (`{effect}`) is not allowed in this run. "
         f"{allowed_by(how)} {GO_ON_WITHOUT_TOOL}"
     )
+
+
+# Patterns of rules, read once: in their plain form, or refused. A pattern that can never match protects nothing.
+
+
+MAX_PATH_CHARACTERS = 4096  # PATH_MAX of Linux
+MAX_COMMAND_CHARACTERS = 4096  # nobody reads more of a rule
+
+# What a backslash may stand before: characters that mean something without it. Anywhere else it is a path of Windows, or a
+# regular expression, and would silently vanish.
+_ESCAPABLE_IN_PATHS = "\\*?[]{}~!$ "
+_ESCAPABLE_IN_WORDS = "\\*?"
+_PIECE = re.compile(r"\\(.?)|(.)", re.DOTALL)
+_BEGIN_OTHERWISE = ("!", "$", "~", " ")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=.*", re.DOTALL)
+_OPERATORS = frozenset("| || |& & && &> &>> > >> >| < << <<< <> 2> 2>> 2>&1 >&2 1>&2".split())
+_NO_NAMES = RESERVED | {"(", ")"}
+_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
+_UNREADABLE_IN_TEXT = re.compile(r"""['"\\|&;<>$`]""")
+
+
+def plain_path(pattern: str, *, where: str, widely: bool) -> str:
+    """The pattern without `//`, `.` and what else only changes how it is written. `widely`: it is a prohibition, and that of a
+    folder is one of all that is below. Raises CallerError for one that no path could match; `where` names file and key."""
+    _refuse_path(pattern, where=where)
+    body, root = pattern, ""
+    if body.startswith("/"):
+        root = "/"
+    elif body == "~" or body.startswith("~/"):
+        body, root = body[1:], "~/"
+    segments = ["**" if re.fullmatch(r"\*{2,}", one) else one for one in body.split("/") if one not in ("", ".")]
+    if ".." in segments:
+        raise CallerError(f"{where}: `path` holds `..`, and paths are resolved before they are judged: write it out")
+    is_folder = pattern.endswith("/") or (not root and not segments)
+    if (is_folder or widely) and segments[-1:] != ["**"] and (segments or root != "/" or widely):
+        anywhere = not root and len(segments) == 1 and "/" not in pattern
+        segments = [*(["**"] if anywhere else []), *segments, "**"]
+    segments = [one for at, one in enumerate(segments) if one != "**" or segments[at - 1 : at] != ["**"]]
+    is_own = len(segments) == 1 and ("/" in pattern or segments == ["**"] or pattern == ".")
+    if not root and (is_own or segments[0].startswith(_BEGIN_OTHERWISE)):
+        root = "./"  # without it, a name is one anywhere in the workspace, and these would be read in another way
+    text = root + "/".join(segments)
+    return text.removesuffix("/") if text == "~/" else text
+
+
+def plain_command(given: str | Sequence[str], *, where: str) -> tuple[str, ...]:
+    """The pattern's words. A text is split at its spaces, so what needs quotes is given as a list. Raises CallerError."""
+    if sum(map(len, given)) > MAX_COMMAND_CHARACTERS:
+        raise CallerError(f"{where}: `command` has more than {MAX_COMMAND_CHARACTERS} characters: make it shorter")
+    if isinstance(given, str):
+        if _UNREADABLE_IN_TEXT.search(given):
+            raise CallerError(
+                f"{where}: `command` has quotes, backslashes or operators; a rule is about one command: "
+                "write its words as a list, and one rule for each command"
+            )
+        if _BRACES.search(given):
+            raise CallerError(f"{where}: `command` has braces, which a shell expands: write a rule for each word")
+        if any(word.startswith("#") for word in given.split()):
+            raise CallerError(f"{where}: `command` has a comment, which a shell leaves out: take it out")
+    words = tuple(given.split()) if isinstance(given, str) else tuple(given)
+    if not words or not all(words):
+        raise CallerError(f"{where}: `command` is neither a text nor a list of words: write `command = 'git push *'`")
+    _refuse_words(words, where=where)
+    return tuple(["*" if re.fullmatch(r"\*+", word) else word for word in words])
+
+
+def plain_rule(rule: PermissionRule, *, where: str) -> PermissionRule:
+    """The rule with its patterns in their plain form. Raises CallerError."""
+    path, command = rule.path, rule.command
+    if path is not None and command is not None:
+        raise CallerError(f"{where} has `path` and `command`: make two rules of it")
+    if command is not None and rule.effect not in (None, "execute"):
+        raise CallerError(
+            f"{where}: a command has the effect `execute`, and this rule is for `{rule.effect}`: leave `effect` out"
+        )
+    if path is not None:
+        path = plain_path(path, where=where, widely=rule.verdict != "allow")
+    if command is not None:
+        command = plain_command(command, where=where)
+    return rule if (path, command) == (rule.path, rule.command) else _with(rule, path=path, command=command)
+
+
+def _with(rule: PermissionRule, *, path: str | None, command: tuple[str, ...] | None) -> PermissionRule:
+    return msgspec.structs.replace(rule, path=path, command=command)
+
+
+def _refuse_path(pattern: str, *, where: str) -> None:
+    if not pattern.strip():
+        raise CallerError(f"{where}: `path` is empty: write `**` for all of the workspace")
+    if len(pattern) > MAX_PATH_CHARACTERS:
+        raise CallerError(f"{where}: `path` has more than {MAX_PATH_CHARACTERS} characters, and no path has")
+    _refuse_characters(pattern, key="path", escapable=_ESCAPABLE_IN_PATHS, where=where)
+    plain = re.sub(r"\\.", "x", pattern)
+    if re.search(r"[\[\]{}]", plain):
+        raise CallerError(
+            f"{where}: `path` knows `*`, `**` and `?` only; make a rule for each name, or put a backslash before it"
+        )
+    if plain != plain.strip():
+        raise CallerError(f"{where}: `path` begins or ends with a space: take it out, or put a backslash before it")
+    if plain.startswith("~") and plain != "~" and not plain.startswith("~/"):
+        raise CallerError(f"{where}: `path` begins with another user's folder: write it out")
+    if plain.startswith("!"):
+        raise CallerError(
+            f"{where}: `path` begins with `!`, and no pattern is turned round: make a rule of its own for it"
+        )
+    if re.match(r"\$\w", plain):
+        raise CallerError(
+            f"{where}: `path` begins with a variable, and none is expanded: write it out, or `~/` for home"
+        )
+
+
+def _refuse_words(words: Sequence[str], *, where: str) -> None:
+    for word in words:
+        _refuse_characters(word, key="command", escapable=_ESCAPABLE_IN_WORDS, where=where, lines=True)
+        if word in _OPERATORS:
+            raise CallerError(
+                f"{where}: `command` has the operator `{word}`; a rule is about one command: write one for each"
+            )
+    first = words[0]
+    if _ASSIGNMENT.fullmatch(first):
+        raise CallerError(
+            f"{where}: `command` begins with the assignment `{first}`; a rule is about the command behind it: leave it out"
+        )
+    if first in _NO_NAMES:
+        raise CallerError(
+            f"{where}: `command` begins with `{first}`, a word of the shell's grammar: name the command itself"
+        )
+    if re.search(r"\s", first):
+        raise CallerError(f"{where}: `command` has spaces in its first word: give each word by itself")
+
+
+def _refuse_characters(text: str, *, key: str, escapable: str, where: str, lines: bool = False) -> None:
+    for escape, escaped, char in _pieces(text):
+        if escape and (not escaped or escaped not in escapable):
+            shown = f"before `{escaped}`" if escaped else "at its end"
+            raise CallerError(
+                f"{where}: `{key}` has a backslash {shown}: it takes the next character as it is, so write two for one, and "
+                "`/` between folders"
+            )
+        if not escape and not (lines and char in "\n\t") and not (char.isprintable() or char > "\x9f"):
+            raise CallerError(f"{where}: `{key}` has the control character U+{ord(char):04X}: take it out")
+        if not escape and "\ud800" <= char <= "\udfff":
+            raise CallerError(f"{where}: `{key}` holds something that is no character: write it in UTF-8")
+
+
+def _pieces(text: str) -> Iterator[tuple[bool, str, str]]:
+    """Whether it is an escape, the character that is escaped, the plain character."""
+    for found in _PIECE.finditer(text):
+        yield found[0][0] == "\\", found[1] or "", found[2] or ""
+
+
+# Whether a rule is about any tool that there is: a misspelt name, or a pattern that its tool cannot match, protects nothing.
+
+
+Accesses = tuple[Access, ...]
+
+_ACCESSES: dict[str, Accesses] = {"none": (), "read": ("read",), "write": ("write",), "execute": ("read", "write")}
+# A prohibition of these holds for what a command reads and writes, too.
+_OF_COMMANDS: dict[str, Accesses] = {"read": ("read",), "write": ("write",), "edit": ("write",)}
+
+
+class KnownTool(msgspec.Struct, frozen=True, kw_only=True):
+    """What rules may say of a tool follows from its effect (`none, read, write, execute`) and from whether its paths and commands
+    are looked at. `unjudged` says why no rule holds for its calls at all."""
+
+    effect: str
+    inspected: bool = True
+    unjudged: str = ""
+
+
+def check_rules(rules: Iterable[PermissionRule], *, tools: Mapping[str, KnownTool]) -> None:
+    """Raise CallerError, with the rule's place, for one that is about none of these tools. What a session remembers was about a
+    call that there was."""
+    for number, rule in enumerate(rules):
+        if rule.source == "session":
+            continue
+        where = rule.where or f"`policy.rules[{number}]`"
+        named = {name: tool for name, tool in tools.items() if names_match(rule.tool, name=name)}
+        if not named and server_of(rule.tool):
+            continue  # the tools of an MCP server are known while it runs
+        if not named:
+            raise CallerError(f"{where}: there is no tool `{rule.tool}`; {_near(rule.tool, known=tools)}")
+        if rule.tool in named and not any(
+            _fits(rule, name=name, tool=tool, tools=tools) for name, tool in named.items()
+        ):
+            raise CallerError(f"{where}: {_why_no_tool(rule, tool=named[rule.tool])}")
+
+
+def _fits(rule: PermissionRule, *, name: str, tool: KnownTool, tools: Mapping[str, KnownTool]) -> bool:
+    """Whether some call of the tool could match; for a prohibition, also what a command does as the tool would."""
+    if tool.unjudged:
+        return False
+    if rule.command is not None:
+        return tool.effect == "execute" and tool.inspected and rule.effect in (None, "execute")
+    accesses = _ACCESSES.get(tool.effect, ()) if tool.inspected else ()
+    if rule.effect in (None, tool.effect, *accesses) and (rule.path is None or accesses):
+        return True
+    runs_commands = any(one.effect == "execute" and one.inspected for one in tools.values())
+    also = _OF_COMMANDS.get(name, ()) if rule.verdict != "allow" and rule.path is not None and runs_commands else ()
+    return bool(also) and rule.effect in ("execute", *also)
+
+
+def _why_no_tool(rule: PermissionRule, *, tool: KnownTool) -> str:
+    name = f"`{rule.tool}`"
+    if tool.unjudged:
+        return f"no rule holds for {name}, as {tool.unjudged}: take the rule out"
+    if rule.command is not None and tool.effect != "execute":
+        return f"{name} runs no commands, so the rule could never match: leave `command` out, or name the tool that runs them"
+    if (rule.command is not None or rule.path is not None) and not tool.inspected:
+        key = "command" if rule.command is not None else "path"
+        return f"the paths and commands of {name} are not looked at, so the rule could never match: leave `{key}` out"
+    if rule.path is not None and tool.effect == "none":
+        return f"{name} touches no paths, so the rule could never match: leave `path` out"
+    return f"{name} has the effect `{tool.effect}` and never `{rule.effect}`, so the rule could never match: leave `effect` out"
+
+
+def _near(name: str, *, known: Iterable[str]) -> str:
+    names = list(known)
+    word = name.partition("(")[0].casefold()  # a word for MCP servers with a slip was not read as one
+    near = difflib.get_close_matches(word, [*[one.casefold() for one in names], MCP_WORD], n=1, cutoff=0.5)
+    if near == [MCP_WORD]:
+        return f"did you mean `{MCP_WORD}(server.tool)`?"
+    if near:
+        return f"did you mean `{next(one for one in names if one.casefold() == near[0])}`?"
+    return f"there are {', '.join([f'`{one}`' for one in names])}"

@@ -7,6 +7,7 @@ that only looks at a result leaves it as it is.
 
 import asyncio
 import difflib
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -14,16 +15,60 @@ from typing import Any, Literal, assert_never, cast, get_args
 
 import msgspec
 
-from turnwise.base.clock import Clock, Overdue
+from turnwise.base.clock import Clock, Overdue, ends_in_time
 from turnwise.base.exact_json import NotExact, exact_json
+from turnwise.base.threads import in_thread, is_async
 from turnwise.errors import CallerError
 from turnwise.running.run_context import RunAtHand, RunContext, context_of, wants_context
 from turnwise.running.tool_output import journalable, result_of, words_of
-from turnwise.running.user_functions import said_by
 from turnwise.turn.commands import PlannedCall, Purpose, RunHooks
 from turnwise.turn.config import Deadlines, HookPoint, TurnResult
 from turnwise.turn.events import HookOutcome
 from turnwise.vocab import Message, ToolResult, text_of
+
+# Calling the user's own functions, plain or async, within a time.
+
+
+SETTLE_S = 0.5
+
+
+class FunctionAnswer(msgspec.Struct, frozen=True):
+    """What a function returned, or raised."""
+
+    value: object = None
+    error: BaseException | None = None
+
+
+async def said_by(
+    function: Callable[..., object], *arguments: object, clock: Clock, timeout_s: float, name: str, thread: str
+) -> FunctionAnswer:
+    """What it returned or raised, awaited where that has to be; a plain function runs in a thread of its own. Raises Overdue if
+    it takes longer; a thread is left behind then. `name` is its task's, `thread` its thread's."""
+
+    def call() -> FunctionAnswer:
+        try:
+            return FunctionAnswer(function(*arguments))
+        except BaseException as error:  # noqa: BLE001 (a stranger's: `sys.exit()` in it must not end the program)
+            return FunctionAnswer(error=error)
+
+    async def work() -> FunctionAnswer:
+        said = call() if is_async(function) else await in_thread(call, name=thread)
+        if said.error is not None or not inspect.isawaitable(said.value):
+            return said
+        try:
+            return FunctionAnswer(await cast("Awaitable[object]", said.value))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 (as above)
+            return FunctionAnswer(error=error)
+
+    task = asyncio.create_task(work(), name=name)
+    if not await ends_in_time(task, clock=clock, timeout_s=timeout_s, settle_s=SETTLE_S):
+        raise Overdue("answer", timeout_s)
+    if task.cancelled():
+        return FunctionAnswer(error=asyncio.CancelledError())
+    return task.result()
+
 
 THREAD = "turnwise-hook"
 

@@ -18,20 +18,16 @@ from turnwise.journal.records import AskAnswered, JournalRecord, ScriptBegan, To
 from turnwise.journal.turn_ledger import Bookkeeper
 from turnwise.journal.turn_writer import TurnJournal
 from turnwise.rules.history import open_calls
-from turnwise.running.approvals import ask
-from turnwise.running.asking_elsewhere import given_in_time
-from turnwise.running.call_context import around_of
-from turnwise.running.event_log import LiveTeller, gives_up
-from turnwise.running.fact_finding import find_changed, find_facts
+from turnwise.running.approvals import ask, given_in_time
+from turnwise.running.grants import find_changed, find_facts
 from turnwise.running.resumption import LOST_REQUEST, STUCK, LeftTurn, begun_below, results_of_left
-from turnwise.running.runner_config import EndpointRecovery, RunnerMeans, watchers_of
+from turnwise.running.runner_config import EndpointRecovery, RunnerMeans, around_of, watchers_of
 from turnwise.running.scripts import Scripts
 from turnwise.running.send_request import Sender
 from turnwise.running.tools import ToolRun
 from turnwise.running.turn_time import TurnTime
-from turnwise.running.watcher_events import CallAnswered, ToolFinished, ToolStarted, TurnFinished
+from turnwise.running.watcher_events import CallAnswered, LiveTeller, ToolFinished, ToolStarted, TurnFinished, gives_up
 from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
-from turnwise.turn.carried_state import Carried
 from turnwise.turn.commands import (
     Ask,
     CheckOutput,
@@ -66,6 +62,7 @@ from turnwise.turn.events import (
     TurnStarted,
     WaitOver,
 )
+from turnwise.turn.history import Carried
 from turnwise.turn.machine import Turn
 from turnwise.vocab import Message, StopReason, ToolCall, ToolResult
 

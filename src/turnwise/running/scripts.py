@@ -20,8 +20,7 @@ import msgspec
 
 from turnwise.base.clock import Clock, sleep, wait_for_task
 from turnwise.running.resumption import ProgramSoFar, call_said, unknown_said
-from turnwise.running.script_calls import awaited_calls, line_at, normal_lines
-from turnwise.running.script_values import json_problem, shown
+from turnwise.running.script_values import awaited_calls, json_problem, line_at, normal_lines, shown
 from turnwise.running.tool_output import cut_middle, journalable
 from turnwise.turn.commands import RunScript, ScriptFunction, ScriptResult
 from turnwise.turn.endings import TURNS_TIME, UNKNOWN_OUTCOME

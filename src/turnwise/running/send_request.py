@@ -13,13 +13,11 @@ from turnwise.endpoints.circuits import Door
 from turnwise.endpoints.endpoints import Addressing
 from turnwise.endpoints.exchange import Exchange
 from turnwise.endpoints.transport import HttpRequest, make_ready
-from turnwise.journal.cache_watch import CacheMissed
-from turnwise.journal.ledger import LedgerEntry
+from turnwise.journal.ledger import CacheMissed, LedgerEntry
 from turnwise.journal.records import RequestSent
 from turnwise.journal.turn_ledger import Bookkeeper
-from turnwise.running.observers import TurnObserver
 from turnwise.running.runner_config import EndpointRecovery, RunnerMeans
-from turnwise.running.watcher_events import RequestFinished, RequestStarted, RunNoted, Watchers
+from turnwise.running.watcher_events import RequestFinished, RequestStarted, RunNoted, TurnObserver, Watchers
 from turnwise.turn.commands import Purpose, SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived
 from turnwise.turn.request_plan import asked_of_cache

@@ -21,21 +21,81 @@ from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import PermissionRule
 from turnwise.rules.subagents import Place
 from turnwise.running.approvals import Approver
-from turnwise.running.fact_finding import Inspector
-from turnwise.running.grants import CallTerms, judged_paths, judged_programs
-from turnwise.running.observers import Observe
-from turnwise.running.own_model import ModelAnswer, ModelQuestion, OwnModel, giving_model
-from turnwise.running.probes import CallProbe
-from turnwise.running.progress import telling, tells_of
+from turnwise.running.grants import CallTerms, Inspector, judged_paths, judged_programs
 from turnwise.running.run_context import RunAtHand, context_of, giving
 from turnwise.running.tool_output import error_result, failure_of, result_of
-from turnwise.running.watcher_events import Watch, WatcherEvent
-from turnwise.running.working_call import AskPutter, CallAtWork, CallTimer
+from turnwise.running.watcher_events import Observe, Watch, WatcherEvent
+from turnwise.running.working_call import (
+    AskPutter,
+    CallAtWork,
+    CallTimer,
+    ModelAnswer,
+    ModelQuestion,
+    OwnModel,
+    giving_model,
+    telling,
+    tells_of,
+)
 from turnwise.turn.approvals import ResumeTerms
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ChildReport, ToolOffer, TurnResult
 from turnwise.turn.endings import NO_TIME, TURNS_TIME
 from turnwise.vocab import ToolCall, ToolResult
+
+# Asking a tool's probe what became of a call whose process has died.
+
+
+CallProbe = Callable[[dict[str, object]], object]
+"""Takes a call's arguments and tells what became of it: its result, or None if it has not happened. Whatever it raises: nobody
+knows. Changes nothing."""
+
+MOST_S = 30.0
+PROBE_THREAD = "turnwise-probe"
+
+
+class OutcomeUnknown(Exception):
+    """The probe could not tell."""
+
+
+async def ask_probe(probe: CallProbe, planned: PlannedCall, *, key: str, clock: Clock) -> ToolResult | None:
+    """The call's result; None if it has not happened. Raises OutcomeUnknown."""
+    call = planned.call
+    arguments: dict[str, object] = (
+        {"input": planned.arguments}
+        if call.free_form
+        else msgspec.json.decode(planned.arguments, type=dict[str, object])
+    )
+    with CallTerms(seconds=None, computes=False, call=key), judged_paths(planned.paths or None):
+        task = asyncio.create_task(_ask(probe, arguments), name=f"probe {call.name}")
+    if not await wait_for_task(task, clock=clock, timeout_s=min(planned.timeout_s, MOST_S)):
+        task.cancel()
+        raise OutcomeUnknown
+    said = task.result()
+    if isinstance(said, OutcomeUnknown):
+        raise said
+    return None if said is None else result_of(call, said)
+
+
+async def _ask(probe: CallProbe, arguments: dict[str, object]) -> object:
+    """Raises nothing but a cancellation: a probe is a stranger."""
+    try:
+        if is_async(probe):
+            said = probe(arguments)
+        else:
+            said = await in_thread(functools.partial(_ask_here, probe, arguments), name=PROBE_THREAD)
+        return await cast("Awaitable[object]", said) if inspect.isawaitable(said) else said
+    except asyncio.CancelledError:
+        raise
+    except BaseException:  # noqa: BLE001 (what it raises says that it does not know)
+        return OutcomeUnknown()
+
+
+def _ask_here(probe: CallProbe, arguments: dict[str, object]) -> object:
+    try:
+        return probe(arguments)
+    except BaseException:  # noqa: BLE001 (as above)
+        return OutcomeUnknown()
+
 
 # How long a cancelled tool may tidy up before it is left to itself. Cancelling a turn settles within a second (wait:cancel).
 SETTLE_S = 0.5

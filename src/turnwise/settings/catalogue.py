@@ -4,9 +4,10 @@
 Rules get the limits as data. An unknown model has no limits, and the rules have safe defaults for that.
 """
 
+import difflib
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +16,26 @@ import msgspec
 
 from turnwise.errors import CallerError
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
-from turnwise.settings.unknown_fields import with_near_field
 
-if TYPE_CHECKING:  # the help of commands reads options, and no profiles
+if TYPE_CHECKING:
     from turnwise.wire.profiles import Profile
+
+# A field of a table that nobody reads is told with the one that was meant.
+
+
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`")  # as msgspec says it
+
+
+def with_near_field(error: Exception, *, rows: Iterable[type[msgspec.Struct]]) -> str:
+    """What the error says; of an unknown field also which one of these rows is near."""
+    said = str(error)
+    found = _UNKNOWN.search(said)
+    fields = [field for row in rows for field in row.__struct_encode_fields__]
+    near = difflib.get_close_matches(found[1], fields, n=1) if found else []
+    if found is None or not near:
+        return said
+    return f"{said[: found.end()]} (did you mean `{near[0]}`?){said[found.end() :]}"
+
 
 # Amazon Bedrock's ids: "us.anthropic.claude-sonnet-4-5-20250929-v1:0". Fine-tuned ones at OpenAI: "ft:gpt-4o-...".
 _FRONT = re.compile(

@@ -7,20 +7,38 @@ docs/ are made from these rows. A new option is a row here, and its use.
 import functools
 import math
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Annotated, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from turnwise.errors import CallerError, UnknownOption
 from turnwise.rules.limits import AnyOf, Leaf, Limit, MaxCost, MaxRequests, MaxTokens, MaxToolCalls, MaxWallTime
 from turnwise.rules.recovery import Recover
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.settings.catalogue import LimitRow
-from turnwise.settings.durability import Durability
 from turnwise.turn.config import MAX_STEPS, CallsInText, TurnConfig
 from turnwise.vocab import Cache, Effort, Settings
+
+# What a commit of the journal survives: the death of the process, or that of the machine, too.
+#
+# In a file of its own, because the table of options needs the words and not SQLite.
+
+
+Durability = Literal["normal", "full"]
+
+
+def check_durability(durability: str, *, others: Iterable[str]) -> None:
+    """Raise CallerError for a word that is neither, or for options that `Journal` does not have."""
+    for name in others:
+        hint = "Did you mean `durability`?" if name == "synchronous" else "The options are: clock, durability"
+        raise UnknownOption(f"`{name}` is no option of `Journal`. {hint}")
+    if durability not in get_args(Durability):
+        words = " or ".join([f'"{word}"' for word in get_args(Durability)])
+        raise CallerError(f"`durability` must be {words}, not {durability!r}")
+
 
 MOST_STEPS = 10_000  # more is a slip of the keyboard
 MOST = 10**12  # of requests, tokens, seconds: the journal cannot hold what is not finite

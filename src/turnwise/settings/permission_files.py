@@ -18,8 +18,7 @@ from typing import Literal, cast, get_args
 
 from turnwise.errors import CallerError
 from turnwise.rules.mcp_names import mcp_pattern
-from turnwise.rules.permission_patterns import plain_command, plain_rule
-from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy
+from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, plain_command, plain_rule
 from turnwise.settings.settings import Layer, SettingsSource, is_table
 from turnwise.turn.config import Effect
 from turnwise.vocab.file_names import marked

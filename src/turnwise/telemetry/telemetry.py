@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from turnwise.base.clock import Clock
 from turnwise.errors import CallerError
-from turnwise.running.observers import ObservedTurn, TurnObserver
+from turnwise.running.watcher_events import ObservedTurn, TurnObserver
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -13,10 +13,10 @@ from opentelemetry.context import Context, attach, create_key, detach, get_curre
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from turnwise.running.observers import ObservedTurn
 from turnwise.running.watcher_events import (
     CallAnswered,
     FrameSeen,
+    ObservedTurn,
     RequestFinished,
     ToolFinished,
     ToolStarted,
@@ -24,8 +24,7 @@ from turnwise.running.watcher_events import (
     WatcherEvent,
 )
 from turnwise.telemetry import attributes, names
-from turnwise.telemetry.attributes import Attributes
-from turnwise.telemetry.contents import Contents
+from turnwise.telemetry.attributes import Attributes, Contents
 from turnwise.telemetry.instruments import Instruments
 from turnwise.turn.commands import RECOVERY, SendRequest
 from turnwise.turn.config import TurnResult

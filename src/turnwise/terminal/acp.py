@@ -9,7 +9,7 @@ import click
 
 from turnwise.terminal.command_options import options_of_editors
 from turnwise.terminal.failures import Failure, as_one_line
-from turnwise.terminal.lines import say
+from turnwise.terminal.rows import say
 
 if TYPE_CHECKING:
     from turnwise.coding_agent.options import Given
@@ -38,7 +38,7 @@ def command(**options: object) -> None:
         raise Failure(INSTALL)
     with as_one_line():
         from turnwise.base.clock import SystemClock
-        from turnwise.base.own_loop import run_to_end
+        from turnwise.base.threads import run_to_end
         from turnwise.editors.acp.service import serve
         from turnwise.journal.journal import Journal, journal_path
         from turnwise.telemetry.telemetry import telemetry_of

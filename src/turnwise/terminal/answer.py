@@ -13,7 +13,7 @@ from turnwise.coding_agent.pending_calls import ALL, check_shown, decide, marked
 from turnwise.terminal.databases import database_option, open_queue
 from turnwise.terminal.failures import Failure, as_one_line
 from turnwise.terminal.last_line import EndsWithLine
-from turnwise.terminal.lines import say
+from turnwise.terminal.rows import say
 from turnwise.turn.approvals import Approval, OneAsk
 
 EPILOG = """\b

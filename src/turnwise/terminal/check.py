@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 
 from turnwise.lab.endpoint_check.probes import MAX_OUTPUT_TOKENS, NAMES
+from turnwise.terminal.command_options import FiniteRange
 from turnwise.terminal.completion import complete_models
 from turnwise.terminal.exit_codes import CHECK_EXIT_CODES
 from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.last_line import EndsWithLine
-from turnwise.terminal.numbers import FiniteRange
 
 MOST_OUTPUT_TOKENS = 32_000
 MOST_TIMEOUT_S = 900.0
@@ -81,7 +81,7 @@ def command(
     first, and asks you.
     """
     with as_one_line():
-        from turnwise.terminal.endpoint_check.command import CheckRequest, check
+        from turnwise.terminal.endpoint_check import CheckRequest, check
 
         wanted = CheckRequest(
             model=model,

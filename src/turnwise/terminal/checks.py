@@ -17,14 +17,14 @@ from turnwise._version import __version__
 from turnwise.agent.formatting import many
 from turnwise.agent.models import ON_THE_COMMAND_LINE, open_endpoint, read_model
 from turnwise.base.clock import SystemClock
-from turnwise.base.own_loop import run_to_end
 from turnwise.base.programs import ProgramSearch
+from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.choice import Choice, NoModel, choose
-from turnwise.coding_agent.discovery import key_line, keys_in, look_around, offered_by
 from turnwise.coding_agent.folder import settings_of_run
 from turnwise.coding_agent.hook_commands import read_hooks
-from turnwise.coding_agent.interrupted_sessions import how_they_go_on, interrupted_rows
+from turnwise.coding_agent.left_turns import how_they_go_on, interrupted_rows
 from turnwise.coding_agent.mcp_servers import named_servers
+from turnwise.coding_agent.model_names import key_line, keys_in, look_around, offered_by
 from turnwise.coding_agent.permissions import policy_of_run
 from turnwise.coding_agent.text import clean_line, style
 from turnwise.endpoints.endpoints import Endpoint
@@ -36,7 +36,7 @@ from turnwise.journal.prices import prices_of_layers
 from turnwise.settings.catalogue import ModelEnd
 from turnwise.settings.settings import Layer, Merged, RunSettings, read_layers
 from turnwise.terminal.failures import FAILED
-from turnwise.terminal.lines import say
+from turnwise.terminal.rows import say
 from turnwise.tools.mcp.kept_server import INSTALL, has_mcp
 from turnwise.tools.sandbox import find_sandbox
 from turnwise.vocab import FaultKind

@@ -1,6 +1,7 @@
 """The options of runs as options of a command line: the table's, and those that a single run and a session share."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -13,8 +14,20 @@ from turnwise.errors import CallerError
 from turnwise.settings.options import OptionRow, RunSettings, rows_from
 from turnwise.settings.settings import read_usd
 from turnwise.terminal.completion import complete_models, complete_sessions
-from turnwise.terminal.numbers import FiniteRange
 from turnwise.turn.config import Deadlines
+
+# Numbers of the command line.
+
+
+class FiniteRange(click.FloatRange):
+    """A finite number within bounds. click lets `nan` through, as it is neither below a bound nor above it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
+
 
 MOST_ASK_S = 86_400.0  # a day: nobody waits longer at a terminal
 

@@ -21,7 +21,7 @@ from rich.table import Table
 from turnwise.agent.formatting import UNKNOWN, many, usd_said
 from turnwise.agent.results import RunResult
 from turnwise.base.clock import Clock, SystemClock
-from turnwise.base.own_loop import quickest_loop, run_to_end
+from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.coding_agent.interruptible_run import InterruptibleRun
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.prompts import read_prompt
@@ -32,21 +32,20 @@ from turnwise.journal import ledger
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.journal.ledger import OK, LedgerEntry, cost_of
 from turnwise.journal.prices import read_prices
+from turnwise.rules.last_step import exit_code
 from turnwise.rules.pricing import Cost, Fate, Priced, PriceRow, Unknown, cost_of_prices, price_of
 from turnwise.rules.provider_tool_costs import billed_apart
-from turnwise.rules.stop import exit_code
 from turnwise.running.tools import Tool
 from turnwise.running.watcher_events import FrameSeen, RequestFinished, RequestStarted, WatcherEvent
 from turnwise.settings.options import RunSettings
 from turnwise.terminal.command_options import options_of_compare
 from turnwise.terminal.completion import complete_models
-from turnwise.terminal.costs import json_of
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import USAGE, as_one_line
 from turnwise.terminal.last_line import EndsWithLine
-from turnwise.terminal.lines import say
+from turnwise.terminal.rows import say
 from turnwise.terminal.shown_turns import Stop
-from turnwise.terminal.usage import short_cost
+from turnwise.terminal.usage import json_of, short_cost
 from turnwise.tools.workspace import workspace_tools
 from turnwise.vocab import (
     CallForming,

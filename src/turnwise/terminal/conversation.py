@@ -13,11 +13,11 @@ from turnwise.agent.formatting import many
 from turnwise.agent.resume_lookup import is_left
 from turnwise.agent.run_options import RunOptions
 from turnwise.base.clock import Clock, SystemClock
-from turnwise.base.own_loop import run_to_end
-from turnwise.coding_agent.attendance import is_attended
+from turnwise.base.threads import run_to_end
+from turnwise.coding_agent.asked_calls import is_attended
 from turnwise.coding_agent.choice import NoModel
 from turnwise.coding_agent.interruptible_run import InterruptibleRun, typed_parts
-from turnwise.coding_agent.last_exchange import exchange_lines, last_exchange
+from turnwise.coding_agent.last_exchange import SessionSpent, exchange_lines, last_exchange
 from turnwise.coding_agent.left_turns import find_left, furnish_left, left_line
 from turnwise.coding_agent.model_names import Doubts, ModelsAtHand, Offers, another_model, choice_of
 from turnwise.coding_agent.options import Given
@@ -26,7 +26,6 @@ from turnwise.coding_agent.permissions import rule_said
 from turnwise.coding_agent.prompts import CliPrompt
 from turnwise.coding_agent.remedies import FailedModel
 from turnwise.coding_agent.run_servers import open_servers, servers_of_run
-from turnwise.coding_agent.session_usage import SessionSpent
 from turnwise.coding_agent.text import clean_row, shortened, visible_line
 from turnwise.coding_agent.times import when_said
 from turnwise.coding_agent.undo_changes import find_turn_back, is_of_diff, lines_of, results_of, take_back
@@ -34,17 +33,15 @@ from turnwise.coding_agent.workplace import Workplace, furnish, session_key, wit
 from turnwise.errors import CallerError, ToolFault
 from turnwise.journal.journal import Journal, SessionRow, journal_path
 from turnwise.rules.permissions import PermissionRule
-from turnwise.terminal.commands import COMMANDS, OTHER_NAMES, command_of, unknown_said
 from turnwise.terminal.failures import complain
-from turnwise.terminal.outside_signals import cancelling
-from turnwise.terminal.prompt_ends import PromptLeft, PromptStopped
+from turnwise.terminal.prompt_ends import PromptLeft, PromptStopped, cancelling
 from turnwise.terminal.screen import Screen
 from turnwise.terminal.shown_turns import Ran, resume_turn, run_turn
 from turnwise.terminal.single_run import cannot_go_on, show_end
 from turnwise.terminal.tab_completion import completer
 from turnwise.terminal.terminal import Terminal, confirm_at_terminal
 from turnwise.terminal.undoing import is_confirmed
-from turnwise.terminal.words import TypedWords
+from turnwise.terminal.words import COMMANDS, OTHER_NAMES, TypedWords, command_of, unknown_said
 from turnwise.vocab import text_of
 from turnwise.vocab.file_names import shown_name
 

@@ -1,16 +1,16 @@
 """The database of `worker`, `submit`, `status` and `cancel`."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import click
 
 from turnwise.base.clock import SystemClock
-from turnwise.errors import CallerError, JournalFailed
-from turnwise.journal.journal import DATABASES
-from turnwise.terminal.failures import FAILED, Failure
+from turnwise.errors import CallerError, JournalDamaged, JournalFailed
+from turnwise.journal.journal import DATABASES, Journal, journal_path
+from turnwise.terminal.failures import FAILED, Failure, complain
 from turnwise.vocab.file_names import is_text
 
 if TYPE_CHECKING:
@@ -83,3 +83,29 @@ def needs_psycopg(error: ModuleNotFoundError) -> Exception:
     if error.name != "psycopg":
         return error
     return CallerError("PostgreSQL needs the package psycopg: install it with `pip install 'turnwise[postgres]'`")
+
+
+# The user's journal, read by commands that only show it.
+
+
+Read = TypeVar("Read")
+
+
+def read_journal(read: Callable[[Journal], Read]) -> tuple[Read, int]:
+    """What `read` makes of the journal, and the exit code. Its notes go to standard error.
+
+    If `read` meets damage, it is called again with what can be read of the file, and the code is FAILED: a part may be
+    missing. Raises CallerError.
+    """
+    path, clock = journal_path(os.environ), SystemClock()
+    try:
+        with Journal.open_to_read(path, clock=clock) as journal:
+            for note in journal.notes:
+                complain(note)
+            return read(journal), 0
+    except JournalDamaged as error:
+        damage = str(error)
+    with Journal.open_rescued(path, clock=clock) as journal:
+        for note in (damage, *journal.notes):
+            complain(note)
+        return read(journal), FAILED

@@ -10,7 +10,7 @@ import click
 
 from turnwise.coding_agent.text import clean_line, style
 from turnwise.errors import CallerError, TurnwiseBug, TurnwiseError
-from turnwise.terminal.lines import say
+from turnwise.terminal.rows import say
 from turnwise.vocab.file_names import is_text, shown_name
 
 FAILED = 1

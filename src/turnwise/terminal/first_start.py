@@ -5,10 +5,17 @@ from collections.abc import Mapping, Sequence
 
 from turnwise._version import __version__
 from turnwise.agent.formatting import many
-from turnwise.base.own_loop import run_to_end
+from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.choice import Choice
-from turnwise.coding_agent.discovery import FoundEndpoints, absent_line, key_line, look_around, server_line
-from turnwise.coding_agent.model_names import Doubts, beginning_with
+from turnwise.coding_agent.model_names import (
+    Doubts,
+    FoundEndpoints,
+    absent_line,
+    beginning_with,
+    key_line,
+    look_around,
+    server_line,
+)
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.text import clean_row
 from turnwise.errors import CallerError

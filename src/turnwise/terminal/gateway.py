@@ -12,11 +12,11 @@ import msgspec
 
 from turnwise._version import __version__
 from turnwise.coding_agent.text import style
+from turnwise.terminal.command_options import FiniteRange
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import Failure, as_one_line
 from turnwise.terminal.last_line import EndsWithLine
-from turnwise.terminal.lines import say
-from turnwise.terminal.numbers import FiniteRange
+from turnwise.terminal.rows import say
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -276,7 +276,7 @@ def check(
     if lab_url is not None and port is not None:
         raise Failure("give --port or --lab: a lab that runs has a port")
     with as_one_line():
-        from turnwise.terminal.gateway_check.command import GatewayCheckRequest, check_gateway
+        from turnwise.terminal.gateway_check import GatewayCheckRequest, check_gateway
 
         wanted = GatewayCheckRequest(
             url=url,

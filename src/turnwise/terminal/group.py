@@ -125,7 +125,7 @@ class LazyGroup(click.Group):
 
 
 def _piped() -> str:
-    from turnwise.coding_agent.attendance import what_is_piped
+    from turnwise.coding_agent.asked_calls import what_is_piped
 
     return what_is_piped(sys.stdin)
 

@@ -10,9 +10,9 @@ import click
 from turnwise.agent.formatting import many
 from turnwise.coding_agent.text import style
 from turnwise.lab import Lab
+from turnwise.terminal.command_options import FiniteRange
 from turnwise.terminal.failures import as_one_line
-from turnwise.terminal.lines import say
-from turnwise.terminal.numbers import FiniteRange
+from turnwise.terminal.rows import say
 
 EPILOG = """\b
 Examples:

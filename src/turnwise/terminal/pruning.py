@@ -11,19 +11,18 @@ import msgspec
 from turnwise.agent.formatting import many
 from turnwise.agent.resume_lookup import goes_on
 from turnwise.base.clock import SystemClock
-from turnwise.base.own_loop import run_to_end
-from turnwise.coding_agent.attendance import is_attended
-from turnwise.coding_agent.interrupted_sessions import MOST_SESSIONS
+from turnwise.base.threads import run_to_end
+from turnwise.coding_agent.asked_calls import is_attended
+from turnwise.coding_agent.left_turns import MOST_SESSIONS
 from turnwise.coding_agent.text import clean, short_id, shortened, style, visible_line
 from turnwise.coding_agent.times import when_said
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, journal_path
-from turnwise.journal.retention import Deleted, KeptSession
-from turnwise.settings.retention_files import KeepRule, read_keep_rule, read_span
-from turnwise.settings.settings import read_layers
+from turnwise.journal.session_rows import Deleted, KeptSession
+from turnwise.settings.settings import KeepRule, read_keep_rule, read_layers, read_span
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import FAILED, USAGE, complain
-from turnwise.terminal.lines import say
+from turnwise.terminal.rows import say
 from turnwise.terminal.terminal import Terminal
 
 StaysFor = Literal["running", "interrupted", "waiting"]

@@ -14,10 +14,10 @@ from turnwise._version import __version__
 from turnwise.agent.formatting import many
 from turnwise.base.clock import SystemClock
 from turnwise.coding_agent.text import clean, style
+from turnwise.journal.direct_ledger import ANY, RepairSum, RequestSum
 from turnwise.journal.journal import Journal, journal_path
-from turnwise.journal.repairs_seen import ANY, RepairSum, RequestSum
 from turnwise.relay.breaches import Whose, breach_of, source_of
-from turnwise.terminal.lines import say
+from turnwise.terminal.rows import say
 from turnwise.terminal.usage import since_of
 
 WIDTH = 79

@@ -19,21 +19,20 @@ from turnwise.coding_agent.remedies import FailedModel
 from turnwise.coding_agent.text import clean, clean_line, short_id, shortened, style, visible_line
 from turnwise.errors import CallerError
 from turnwise.replay.playback import Difference, SessionPlayer, TurnPlayer, step_of
-from turnwise.replay.recorded_session import RecordedSession, read_recorded
 from turnwise.replay.redacted_session import without_secrets
 from turnwise.replay.replayed_events import PersonSpoke, TurnTeller
-from turnwise.replay.session_file import read_session_file, write_session
+from turnwise.replay.session_file import RecordedSession, read_recorded, read_session_file, write_session
+from turnwise.rules.last_step import exit_code
 from turnwise.rules.pricing import Cost
-from turnwise.rules.stop import exit_code
+from turnwise.terminal.databases import read_journal
 from turnwise.terminal.events import JsonLines, write_line
 from turnwise.terminal.exit_codes import REPLAY_DIFFERS
-from turnwise.terminal.journals import read_journal
-from turnwise.terminal.lines import say
+from turnwise.terminal.rows import say
 from turnwise.terminal.screen import Screen
 from turnwise.terminal.single_run import note, show_end
 from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import FinishTurn
-from turnwise.turn.snapshot import SessionSoFar
+from turnwise.turn.machine import SessionSoFar
 
 ADVICE = "it holds the prompts, the answers and what tools read: look through it before you give it away"
 UNLIKE = "the file does not replay to the same commands: a text that was replaced decides something; hide a longer one"

@@ -8,10 +8,9 @@ import msgspec
 
 from turnwise.agent.formatting import many
 from turnwise.base.clock import Clock, SystemClock
-from turnwise.coding_agent.attendance import is_attended
-from turnwise.coding_agent.interrupted_sessions import interrupted_rows
+from turnwise.coding_agent.asked_calls import is_attended
 from turnwise.coding_agent.last_exchange import exchange_line, last_exchange
-from turnwise.coding_agent.left_turns import FolderGone, find_left, folder_of, furnish_left, left_line
+from turnwise.coding_agent.left_turns import FolderGone, find_left, folder_of, furnish_left, interrupted_rows, left_line
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.remedies import FailedModel
 from turnwise.coding_agent.run_servers import servers_of_run

@@ -12,17 +12,16 @@ import msgspec
 
 from turnwise.agent.formatting import many, purposes_said
 from turnwise.agent.resume_lookup import goes_on, read_session
-from turnwise.base.clock import SystemClock
-from turnwise.base.ids import TimeOrderedIds
-from turnwise.coding_agent.interrupted_sessions import how_they_go_on
+from turnwise.base.clock import SystemClock, TimeOrderedIds
+from turnwise.coding_agent.left_turns import how_they_go_on
 from turnwise.coding_agent.text import clean_answer, clean_line, short_id, shortened, style, visible_line
 from turnwise.journal.journal import Journal, Session, SessionRow, journal_path
 from turnwise.journal.replacement import replace_damaged
 from turnwise.terminal.completion import complete_sessions
+from turnwise.terminal.databases import read_journal
 from turnwise.terminal.failures import as_one_line
-from turnwise.terminal.journals import read_journal
 from turnwise.terminal.last_line import EndsWithLine
-from turnwise.terminal.lines import say
+from turnwise.terminal.rows import say
 from turnwise.terminal.screen import describe_call, describe_result
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 

@@ -17,8 +17,8 @@ from turnwise.coding_agent.prompts import CliPrompt
 from turnwise.coding_agent.run_events import DeniedCall
 from turnwise.coding_agent.turn_notes import runs_before
 from turnwise.coding_agent.workplace import Workplace
+from turnwise.rules.last_step import exit_code
 from turnwise.rules.permissions import Policy
-from turnwise.rules.stop import exit_code
 from turnwise.running.approvals import Asking
 from turnwise.terminal.events import JsonLines
 from turnwise.terminal.exit_codes import NOTHING_CHANGED

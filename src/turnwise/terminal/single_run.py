@@ -16,8 +16,8 @@ from turnwise.agent.results import RunResult
 from turnwise.agent.resume_lookup import is_left
 from turnwise.agent.run_options import RunOptions
 from turnwise.base.clock import Clock, SystemClock
-from turnwise.base.own_loop import quickest_loop, run_to_end
-from turnwise.coding_agent.attendance import NOBODY, is_attended, why_nobody
+from turnwise.base.threads import quickest_loop, run_to_end
+from turnwise.coding_agent.asked_calls import NOBODY, is_attended, why_nobody
 from turnwise.coding_agent.choice import NoModel
 from turnwise.coding_agent.left_turns import find_left, furnish_left, left_line, open_asks
 from turnwise.coding_agent.options import Given
@@ -32,7 +32,7 @@ from turnwise.coding_agent.workplace import Workplace, furnish, session_key, wit
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, journal_path
 from turnwise.terminal.events import JsonLines
-from turnwise.terminal.lines import say
+from turnwise.terminal.rows import say
 from turnwise.terminal.screen import Screen, outcome_line
 from turnwise.terminal.shown_turns import Face, Ran, resume_turn, run_turn, what_was_sent
 from turnwise.terminal.terminal import Terminal, confirm_at_terminal

@@ -90,7 +90,7 @@ def command(
     if not prompt.strip():
         raise Failure("the prompt is empty")
     with as_one_line(), open_queue(database) as queue:
-        from turnwise.workers.turn_request import TurnWishes
+        from turnwise.workers.turn_status import TurnWishes
 
         wishes = TurnWishes(
             model=model,

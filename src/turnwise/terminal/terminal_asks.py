@@ -9,10 +9,12 @@ from typing import NamedTuple
 import msgspec
 
 from turnwise.base.clock import Clock
-from turnwise.coding_agent.asked_calls import SPARE_S, answer_to, confusables_in
-from turnwise.coding_agent.asks import (
+from turnwise.coding_agent.asked_calls import (
+    SPARE_S,
     AskSurroundings,
+    answer_to,
     as_it_is_now,
+    confusables_in,
     ends_of,
     is_allowed,
     path_said,
@@ -24,11 +26,10 @@ from turnwise.coding_agent.text import has_colour, style, visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules
 from turnwise.running.approvals import Asking
-from turnwise.running.fact_finding import Inspector
-from turnwise.terminal.lines import columns_of, fitted
+from turnwise.running.grants import Inspector
 from turnwise.terminal.pager import SPARE_ROWS, Pages, rows_of, scrolls_away
 from turnwise.terminal.prompt_ends import PromptLeft, PromptStopped
-from turnwise.terminal.rows import COLOUR
+from turnwise.terminal.rows import COLOUR, columns_of, fitted
 from turnwise.terminal.terminal import Terminal
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.previews import shortly

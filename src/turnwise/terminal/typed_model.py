@@ -10,10 +10,9 @@ import msgspec
 from click.core import ParameterSource
 
 from turnwise.agent.models import Ways, find_profile, open_endpoint, read_model
-from turnwise.base.own_loop import run_to_end
+from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.choice import ANY_FAMILY, address_in
-from turnwise.coding_agent.discovery import may_be_chosen, offered_by
-from turnwise.coding_agent.model_names import PLACE, URL, is_listed, meant_said, near_name
+from turnwise.coding_agent.model_names import PLACE, URL, is_listed, may_be_chosen, meant_said, near_name, offered_by
 from turnwise.coding_agent.options import Given, given_over
 from turnwise.errors import CallerError, MissingKey, ProviderFault
 from turnwise.terminal.command_options import shared_options

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from turnwise.base.clock import SystemClock
-from turnwise.base.own_loop import run_to_end
-from turnwise.coding_agent.attendance import is_attended
+from turnwise.base.threads import run_to_end
+from turnwise.coding_agent.asked_calls import is_attended
 from turnwise.coding_agent.undo_changes import (
     TurnBack,
     find_turn_back,
@@ -23,7 +23,7 @@ from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import USAGE, complain
-from turnwise.terminal.lines import say
+from turnwise.terminal.rows import say
 from turnwise.terminal.terminal import Terminal
 
 NOT_ALL = 3

@@ -19,12 +19,19 @@ import msgspec
 
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.budgets import BudgetRow, BudgetRun
-from turnwise.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerLine, gateway_session
+from turnwise.journal.direct_ledger import (
+    EntryBecame,
+    EntryLeaves,
+    EntryStayed,
+    LedgerLine,
+    RepairSeen,
+    RequestSum,
+    gateway_session,
+)
 from turnwise.journal.journal import Journal, JournalEntry
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.journal.ledger_queries import By, LedgerSpan
 from turnwise.journal.records import JournalRecord, RequestSent, ScriptBegan, ToolsStarted
-from turnwise.journal.repairs_seen import RepairSeen, RequestSum
 from turnwise.journal.turn_writer import TurnJournal
 from turnwise.rules.reservations import BudgetState
 from turnwise.testing.fake_clock import FakeClock

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
-from turnwise.rules.bound_thinking import NOTHING_STALE, fitted
+from turnwise.rules.history import NOTHING_STALE, fitted
 from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
 from turnwise.rules.truncation import find_cut, has_end_mark
 from turnwise.turn.changes import Change, Counted, Fit, Paced, Sending, TakenBack, Tallied
@@ -30,10 +30,9 @@ from turnwise.turn.outcomes import (
     WantsAnew,
     WantsFallback,
 )
-from turnwise.turn.rebuilt_request import as_taught, without_stale
 from turnwise.turn.request_limits import affords, left_s, paced
 from turnwise.turn.request_plan import RequestTerms, caching_of
-from turnwise.turn.step_request import says_limit
+from turnwise.turn.step_request import as_taught, says_limit, without_stale
 from turnwise.turn.turn_spending import AtStake
 from turnwise.turn.turn_state import Known
 from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response, calls_of, new_tools_in

@@ -11,12 +11,11 @@ from turnwise.rules.history import error_result
 from turnwise.rules.limits import Limit, MaxRequests, Spent, counts_tool_calls, most_tool_calls, wall_time_s
 from turnwise.rules.loops import LoopVerdict
 from turnwise.rules.pricing import ZERO
-from turnwise.rules.shares import NOTHING_LEFT, Share, least_of, shares_of
+from turnwise.rules.reservations import NOTHING_LEFT, Share, least_of, shares_of
 from turnwise.rules.subagents import Place, SubagentBounds, no_place, places_of
 from turnwise.turn.approvals import Approval, OneAsk, settled
 from turnwise.turn.changes import CallsCounted, Change, Guarded, Paced, Tallied, Told
 from turnwise.turn.commands import PlannedCall
-from turnwise.turn.cut_call_check import Barred
 from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD
 from turnwise.turn.limit_pace import Pacing
 from turnwise.turn.pending_calls import left_alone, with_undecided
@@ -26,6 +25,7 @@ from turnwise.turn.request_plan import RequestTerms
 from turnwise.turn.room import read
 from turnwise.turn.settled_response import MAX_CALLS, Adopted, sort_calls, unfit
 from turnwise.turn.turn_state import Known
+from turnwise.turn.verdicts import Barred
 from turnwise.vocab import FinishReason, Response, ToolCall, ToolResult, calls_of, text_of
 
 # What calls that are about to run get of the limits: a place among those that a limit counts, and for sub-agents a share of what

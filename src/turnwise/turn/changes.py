@@ -10,9 +10,8 @@ from turnwise.turn.approvals import OneAsk
 from turnwise.turn.commands import PlannedCall, Purpose
 from turnwise.turn.config import ChildReport, TurnConfig
 from turnwise.turn.events import StepPrepared
-from turnwise.turn.fault_counts import Tally, Words
+from turnwise.turn.fault_counts import Guarding, Tally, Words
 from turnwise.turn.limit_pace import Pacing
-from turnwise.turn.loop_guard import Guarding
 from turnwise.turn.request_plan import RequestTerms
 from turnwise.turn.room import GiveWay, Room
 from turnwise.turn.turn_spending import AtStake

@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.rules.known_programs import JudgedPrograms
 from turnwise.rules.limits import Limit
+from turnwise.rules.read_only_commands import JudgedPrograms
 from turnwise.rules.subagents import Place
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.config import Deadlines, HookPoint, ScriptLimits, TurnResult

@@ -6,8 +6,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.rules.bound_thinking import NOTHING_STALE, StaleThinking
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
+from turnwise.rules.history import NOTHING_STALE, StaleThinking
 from turnwise.rules.limits import Limit, Spent
 from turnwise.rules.permissions import Policy
 from turnwise.rules.pricing import PriceRow

@@ -28,8 +28,7 @@ from turnwise.rules.limits import (
     pace_of_steps,
     prompt_tokens_of,
 )
-from turnwise.rules.pricing import ZERO, PriceRow
-from turnwise.rules.projection import projected_usd
+from turnwise.rules.pricing import ZERO, PriceRow, projected_usd
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import (
     Asked,

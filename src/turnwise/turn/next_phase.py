@@ -7,11 +7,10 @@ from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
-from turnwise.rules.output import OutputFits, judge_output, refused_output
+from turnwise.rules.schema import OutputFits, judge_output, refused_output
 from turnwise.turn.call_sorting import FromResponse
 from turnwise.turn.changes import Appended, Change, PauseSettled, Repaired, Tallied, Told, mended
 from turnwise.turn.commands import CheckOutput
-from turnwise.turn.cut_call_check import Barred
 from turnwise.turn.endings import (
     LOST_A_PIECE,
     MADE_TO_ANSWER,
@@ -19,6 +18,10 @@ from turnwise.turn.endings import (
     NOT_RUN_FAULT,
     NOT_RUN_REFUSED,
     UNFINISHED,
+    Ended,
+    Ends,
+    Fails,
+    reason_of,
     refused_text,
 )
 from turnwise.turn.events import Event, OutputChecked
@@ -39,8 +42,8 @@ from turnwise.turn.outcomes import (
 from turnwise.turn.request_limits import affords_step
 from turnwise.turn.request_plan import PAUSE_GOES_BACK_LAST, as_last
 from turnwise.turn.settled_response import Reading, recorded
-from turnwise.turn.turn_end import Ended, Ends, Fails, reason_of
 from turnwise.turn.turn_state import Known
+from turnwise.turn.verdicts import Barred
 from turnwise.vocab import FinishReason, ProviderItem, StopReason, Text
 from turnwise.vocab.hidden_characters import says_something
 

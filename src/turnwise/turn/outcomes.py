@@ -9,10 +9,10 @@ from turnwise.rules.recovery import Settled
 from turnwise.turn.changes import Change
 from turnwise.turn.commands import Command, Purpose
 from turnwise.turn.config import ChildReport
-from turnwise.turn.cut_call_check import Barred
 from turnwise.turn.events import Event, StepPrepared
 from turnwise.turn.request_plan import RequestTerms
 from turnwise.turn.turn_state import Known
+from turnwise.turn.verdicts import Barred
 from turnwise.vocab import Fault, Request, Response, Settings, ToolResult
 
 

@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from turnwise.rules.compaction import READ_RESULT
 from turnwise.rules.history import error_result
 from turnwise.rules.loops import LoopVerdict
-from turnwise.rules.result_size import READ_RESULT
 from turnwise.turn.commands import PlannedCall, ScriptFunction, ScriptResult
 from turnwise.turn.config import ToolOffer
 from turnwise.vocab import File, Text, ToolCall, ToolResult, ToolSpec

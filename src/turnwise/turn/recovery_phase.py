@@ -31,7 +31,6 @@ from turnwise.rules.truncation import Cut, find_cut, hands_out_objects, limit_hi
 from turnwise.turn.attempt import Allowed, Attempt
 from turnwise.turn.changes import Change, Guarded, Posed, Reasoned, Repaired, Roomed, Tallied
 from turnwise.turn.commands import InspectCalls
-from turnwise.turn.cut_call_check import Barred, barred_by, may_be_barred, to_inspect, without
 from turnwise.turn.endings import FATAL
 from turnwise.turn.events import CallsInspected, Event
 from turnwise.turn.outcomes import (
@@ -52,6 +51,7 @@ from turnwise.turn.request_limits import affords, below_limits
 from turnwise.turn.request_plan import RequestTerms, limit_of
 from turnwise.turn.room import Room
 from turnwise.turn.turn_state import Known
+from turnwise.turn.verdicts import Barred, barred_by, may_be_barred, to_inspect, without
 from turnwise.vocab import Request, Response, calls_of, reasoning_of
 
 

@@ -2,7 +2,7 @@
 
 Everything here is a function of the turn's events, so a replay plans the same (promise cut:budget). The rules decide
 (`rules/budget.py`, `rules/compaction.py`); this keeps what they need from one request to the next. What a provider's errors tell
-of its limits is read in `turn/rebuilt_request.py`.
+of its limits is read in `turn/step_request.py`.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,8 @@ from turnwise.rules.budget import (
 )
 from turnwise.rules.compaction import (
     LEFT_OUT,
+    MIN_RESULT_BYTES,
+    READ_RESULT,
     CannotShrink,
     PromptFits,
     Shorten,
@@ -34,9 +36,11 @@ from turnwise.rules.compaction import (
     judge_summary,
     left_out,
     plan,
+    read_back,
+    result_limit,
+    shorten_result,
 )
 from turnwise.rules.limits import ANSWER_WORDS_TOKENS
-from turnwise.rules.result_size import MIN_RESULT_BYTES, READ_RESULT, read_back, result_limit, shorten
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import StepPrepared
@@ -72,7 +76,7 @@ def entered(
     kept: list[ToolResult] = []
     originals: dict[str, ToolResult] = {}
     for result, noted in zip(results, told, strict=True):
-        short = shorten(result, limit_bytes=limit, handle=handle)
+        short = shorten_result(result, limit_bytes=limit, handle=handle)
         if short is result:
             kept.append(noted)
             continue

@@ -16,7 +16,7 @@ from turnwise.turn.changes import Appended, Change, IdsTaken, Repaired, Told
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.endings import NOT_RUN_CONTINUING, REFUSED, answer_text
-from turnwise.turn.loop_guard import MISFIT, Guarding
+from turnwise.turn.fault_counts import MISFIT, Guarding
 from turnwise.turn.pending_calls import undecided
 from turnwise.turn.request_plan import RequestTerms
 from turnwise.turn.turn_state import Known

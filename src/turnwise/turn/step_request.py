@@ -6,20 +6,54 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.rules.arguments import Unsound, judge_call
-from turnwise.rules.budget import OutputBudget, answer_floor, grown, message_bytes, split_output, window_of, with_budget
+from turnwise.rules.budget import (
+    ModelLimits,
+    OutputBudget,
+    PromptSize,
+    ToldLimits,
+    answer_floor,
+    corrected,
+    grown,
+    message_bytes,
+    prompt_capacity,
+    read_told,
+    recounted,
+    refused,
+    split_output,
+    tells_of_prompt,
+    window_of,
+    with_budget,
+    with_less_room,
+)
+from turnwise.rules.compaction import Summarise
+from turnwise.rules.history import learned, said_of
 from turnwise.rules.last_step import GO_ON, SYNTHESIS
 from turnwise.rules.loops import why_it_ends
+from turnwise.rules.retries import CHAT_LESSONS, CLAUDE_LESSONS, LESSONS_SAID, MOST_LESSONS
+from turnwise.rules.retries import lesson_of as dialect_lesson
 from turnwise.rules.truncation import Cut, fills_half, hands_out_objects
-from turnwise.turn.changes import Change, Posed, Roomed, mended
+from turnwise.turn.changes import Change, Excused, Learned, Paced, Posed, Prepared, Recounted, Roomed, mended
+from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.history import History
-from turnwise.turn.outcomes import Composed, Wish
-from turnwise.turn.request_limits import below_limits, is_last
+from turnwise.turn.outcomes import Composed, Trying, Wish
+from turnwise.turn.request_limits import affords, below_limits, is_last
 from turnwise.turn.request_plan import PAUSE_GOES_BACK_LAST, asking_of, build_request, tools_chosen
 from turnwise.turn.room import NO_ROOM, Room, handle_of, knows_window
 from turnwise.turn.turn_state import Known
-from turnwise.vocab import Message, Response, Settings, Text, ToolSpec, calls_of
+from turnwise.vocab import (
+    Fault,
+    FaultKind,
+    Message,
+    Request,
+    Response,
+    Settings,
+    Text,
+    ToolSpec,
+    calls_of,
+    tells_instructions,
+)
 
 # How much the answer to the next request may hold, and whether that limit ended the last one.
 # What a prompt that nobody has counted may be longer than it is taken for (the JSON around messages, a denser script), where no
@@ -176,3 +210,178 @@ def _trailing(
     circle = why_it_ends(known.guarding.ends) if synthesis and known.guarding.ends else None
     texts = [text for text in (wish.note, instruction, circle, SYNTHESIS if synthesis else None) if text]
     return tuple(texts or ([GO_ON] if ends_open and not known.config.accepts_prefill else [])), ()
+
+
+# What a request that is built anew takes with it: a limit that the provider told of, another model, the note that it had.
+
+
+# What a provider's error tells of the room that its model has: the limits to ask with once more.
+TELLING = frozenset({FaultKind.CONTEXT_OVERFLOW, FaultKind.BAD_REQUEST, FaultKind.QUOTA})
+# One error may tell of the window and the next of the output limit; one without figures takes some rounds from the window that
+# is assumed to a small one. Each has to change something; a request that is answered begins the count anew.
+MAX_CORRECTIONS = 6
+# What an overflow without figures leaves of the prompt, the first time and on: a window that was known is missed by little,
+# one that was not by much.
+REFUSED_PERCENT = (90, 75, 50)
+LEAST_PROMPT_TOKENS = 1024  # refused for its size, nothing is left to learn: no model's window is so small
+# A refusal in unknown words, of a prompt larger than all that went through: less than this fits any window.
+UNSAID_TOKENS = 4096
+UNSAID_PERCENT = 50
+UNSAID_STATUSES = frozenset({400, 413, 422})
+
+
+class Lesson(msgspec.Struct, frozen=True, kw_only=True):
+    """What was learned: the configuration to ask with, and what the prompt measures by now."""
+
+    config: TurnConfig
+    room: Room
+    prompt: PromptSize
+
+
+def learn(
+    room: Room, *, fault: Fault, history: History, config: TurnConfig, output_tokens: int | None = None
+) -> Lesson | None:
+    """What to ask once more with, where the error is about room and something can be changed: the limits, the prompt, or the
+    `output_tokens` that were asked for.
+
+    An overflow of a request for a summary makes the next one smaller, and what it was refused for is said of its part.
+    """
+    if config.room == "off" or fault.kind not in TELLING or room.corrections >= MAX_CORRECTIONS:
+        return None
+    told = read_told(fault.message)
+    compacts = config.room == "compact"
+    is_overflow = compacts and (fault.kind is FaultKind.CONTEXT_OVERFLOW or tells_of_prompt(told))
+    is_unsaid = (
+        told is None and not is_overflow and compacts and _may_be_too_long(room, fault, history=history, config=config)
+    )
+    if told is None and not (is_overflow or is_unsaid):
+        return None
+    before, asked_bytes = history.prompt, _asked_bytes(room.planned, history=history)
+    prompt, limits = _told(told, prompt=before, limits=config.model_limits, asked_bytes=asked_bytes)
+    is_news = limits != config.model_limits or prompt != before
+    if not is_news:
+        if not (is_overflow or is_unsaid):
+            return None
+        asked = prompt.tokens
+        if asked_bytes is not None:
+            asked = asked * asked_bytes // max(1, prompt.bytes)
+        percent = REFUSED_PERCENT[min(room.refusals, len(REFUSED_PERCENT) - 1)]
+        smaller = refused(limits, prompt_tokens=asked, percent=UNSAID_PERCENT if is_unsaid else percent)
+        if prompt_capacity(smaller, settings=config.settings) < LEAST_PROMPT_TOKENS:
+            if room.refusals or not is_overflow or output_tokens is None or limits.context_window_tokens is None:
+                return None
+            # so small a prompt was refused for the output that was asked for with it: half of that, once
+            smaller = with_less_room(limits, prompt_tokens=asked, output_tokens=output_tokens)
+        room = room.refused(limits)
+        limits = smaller
+    fits = prompt.tokens <= prompt_capacity(limits, settings=config.settings)
+    learned = room.learned(
+        is_overflow=is_overflow,
+        unsaid=fault if is_unsaid else None,
+        must_shrink=is_overflow and fits and prompt == before,
+        is_news=is_news,
+    )
+    return Lesson(config=config.with_limits(limits), room=learned, prompt=prompt)
+
+
+def _told(
+    told: ToldLimits | None, *, prompt: PromptSize, limits: ModelLimits, asked_bytes: int | None
+) -> tuple[PromptSize, ModelLimits]:
+    if told is None:
+        return prompt, limits
+    return recounted(prompt, told=told, asked_bytes=asked_bytes), corrected(limits, told=told)
+
+
+def _asked_bytes(planned: Summarise | None, *, history: History) -> int | None:
+    """The bytes of the request for a summary that is at hand; None where the request at hand holds the whole prompt."""
+    if planned is None:
+        return None
+    messages = sum([message_bytes(message) for message in planned.asks])
+    return history.before_bytes + messages + message_bytes(Message("user", (Text(planned.instruction),)))
+
+
+def _may_be_too_long(room: Room, fault: Fault, *, history: History, config: TurnConfig) -> bool:
+    """Whether unknown words may mean that: the prompt is larger than any that went through, and the window is not
+    known or half of it taken. To try less, once a turn, is cheaper than a session that can never go on."""
+    if room.tried_unsaid or fault.kind is not FaultKind.BAD_REQUEST or fault.status not in UNSAID_STATUSES:
+        return False
+    limits, tokens = config.model_limits, history.prompt.tokens
+    is_large = not knows_window(limits) or tokens * 2 > window_of(limits)
+    return is_large and tokens >= UNSAID_TOKENS and history.prompt.bytes > room.largest_bytes
+
+
+def again(known: Known, *, note: str, trying: Trying | None = None) -> Wish:
+    """A further attempt: a request that never left has not been made, so the next one is the first."""
+    spending = known.spending
+    of = "step" if spending.asking is None else spending.asking.purpose
+    return Wish(note=note, purpose="retry" if spending.has_left else spending.ordered, retry_of=of, trying=trying)
+
+
+def once_fitted(wish: Wish, *, known: Known) -> Wish:
+    """The wish, now that the prompt is made smaller: that settles a pause, and the note was about it."""
+    return replace(wish, note="") if known.history.paused else wish
+
+
+def lesson_of(known: Known, *, fault: Fault, answers: bool) -> tuple[Change, ...]:
+    """What an error tells of the room that there is, if one request more can be afforded; where that has to be the answer's, only
+    with `answers`. Nothing: it tells of nothing that can be changed."""
+    pacing = known.spending.pacing
+    if not affords(known, answers=known.is_forced):
+        pacing = known.judged()
+        if not answers or pacing.pace != "answer":
+            return ()
+    output_tokens = None if known.asking is None else known.asking.limit_tokens
+    found = learn(known.room, fault=fault, history=known.history, config=known.config, output_tokens=output_tokens)
+    if found is None:
+        return ()
+    return Learned(found.config), Roomed(found.room), Recounted(found.prompt), Paced(pacing)
+
+
+def without_stale(known: Known, order: SendRequest | None, fault: Fault, *, refused: int | None) -> tuple[Change, ...]:
+    """What the same request is sent again with, if it was refused for stale thinking (promise step:bound-thinking). `refused`: so
+    much of its thinking stands before what an earlier refusal named. Nothing: it was refused for something else."""
+    config = known.config
+    if not fault.binding or order is None:
+        return ()
+    stale = learned(config.stale_thinking, fault=fault, request=order.request, family=config.family, refused=refused)
+    if stale is None:
+        return ()
+    return (
+        Learned(config.without_stale(stale)),
+        Excused(),
+        mended("stale_thinking", f"request {order.number}", said_of(stale)),
+    )
+
+
+def as_taught(known: Known, order: SendRequest | None, fault: Fault, *, lessons: int) -> tuple[Change, ...]:
+    """What the same request is written by once more, if its server refused it by known words (promise heal:dialect). So many
+    `lessons` were learned from this request already. Nothing: the refusal stands."""
+    config = known.config
+    among = {"openai_chat": CHAT_LESSONS, "anthropic_messages": CLAUDE_LESSONS}.get(config.family)
+    if among is None or order is None or lessons >= MOST_LESSONS:
+        return ()
+    model = order.request.model
+    lesson = dialect_lesson(fault, known=order.request.lessons, among=among)
+    if lesson is None or (lesson in CLAUDE_LESSONS and not _tells_behind(order.request)):
+        return ()
+    what = f"`{model}` {LESSONS_SAID[lesson]}; sent again"
+    return Learned(config.taught(model, lesson=lesson)), Excused(), mended("dialect", f"request {order.number}", what)
+
+
+def _tells_behind(request: Request) -> bool:
+    """Whether tools or changed instructions stand among the messages: a refusal of their form can be about these alone."""
+    return bool(request.appended_tools) or any(tells_instructions(message) for message in request.messages)
+
+
+def falling_back(known: Known, *, why: str) -> tuple[Change, ...]:
+    """The next model takes over for the rest of the turn: one that has just failed so often is not asked in each step.
+    Nothing: it cannot be afforded."""
+    config, prepared = known.config, known.spending.prepared
+    if not affords(known, answers=True, model=config.fallbacks[0].model):
+        return ()
+    now = config.fallen_back()
+    failed = f"`{prepared.model or config.model}` failed ({why}); asked `{now.model}`"
+    changes = (mended("model_fallback", f"request {known.spending.requests}", failed), Learned(now))
+    if prepared.model is None:
+        return changes
+    return (*changes, Prepared(replace(prepared, model=now.model)))

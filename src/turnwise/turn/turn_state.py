@@ -12,10 +12,9 @@ from turnwise.turn.approvals import OneAsk
 from turnwise.turn.changes import Change
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import Event
-from turnwise.turn.fault_counts import Record, Tally, Words
+from turnwise.turn.fault_counts import Guarding, Record, Tally, Words
 from turnwise.turn.history import History
 from turnwise.turn.limit_pace import NextRequest, Pacing
-from turnwise.turn.loop_guard import Guarding
 from turnwise.turn.request_plan import RequestTerms
 from turnwise.turn.room import GiveWay, Room, fitting, may_fit, proven
 from turnwise.turn.turn_spending import Spending

@@ -1,23 +1,42 @@
 """The nouns: frozen values that every other room speaks in. Imports nothing of turnwise outside this room."""
 
 from turnwise.vocab.frames import (
+    ADAPTED,
+    BESIDE_OWN_CALLS,
+    CALL_NOT_MADE,
+    CALL_NOT_READ,
+    LONG_ARGUMENTS,
+    NO_FINISH_REASON,
+    NO_USAGE,
+    TOO_LONG,
+    TWO_READINGS,
+    WRITTEN_WRONGLY,
+    BilledPart,
     BlockData,
     BlockEnded,
     CallForming,
     CitationAdded,
+    Fault,
     Faulted,
+    FaultKind,
     Finished,
+    FinishReason,
     Frame,
     Lost,
     Mended,
     PartDone,
     ReasoningDelta,
     RefusalDelta,
+    Repair,
     Restated,
     Started,
+    StopReason,
     TextDelta,
     ToolCallDelta,
+    Untold,
+    Usage,
     UsageReported,
+    with_untold,
 )
 from turnwise.vocab.parts import (
     ArgumentsState,
@@ -44,22 +63,6 @@ from turnwise.vocab.parts import (
     tells_instructions,
     text_of,
 )
-from turnwise.vocab.reasons import (
-    ADAPTED,
-    BESIDE_OWN_CALLS,
-    CALL_NOT_MADE,
-    CALL_NOT_READ,
-    LONG_ARGUMENTS,
-    NO_FINISH_REASON,
-    TOO_LONG,
-    TWO_READINGS,
-    WRITTEN_WRONGLY,
-    Fault,
-    FaultKind,
-    FinishReason,
-    Repair,
-    StopReason,
-)
 from turnwise.vocab.requests import (
     Cache,
     Caching,
@@ -73,7 +76,6 @@ from turnwise.vocab.requests import (
     ToolChoice,
     ToolSpec,
 )
-from turnwise.vocab.usage import NO_USAGE, BilledPart, Untold, Usage, with_untold
 
 __all__ = [
     "ADAPTED",

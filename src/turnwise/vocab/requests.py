@@ -4,9 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.vocab.frames import Fault, FinishReason, Repair, Usage
 from turnwise.vocab.parts import Message, Opaque, Text
-from turnwise.vocab.reasons import Fault, FinishReason, Repair
-from turnwise.vocab.usage import Usage
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

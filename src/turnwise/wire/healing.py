@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from turnwise.vocab import Lost, Mended, Repair
-from turnwise.vocab.json_values import has_too_many_values
+from turnwise.vocab.schema_bounds import has_too_many_values
 from turnwise.wire.limits import SLICE_BYTES, is_wide
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")

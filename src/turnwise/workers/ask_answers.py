@@ -10,9 +10,8 @@ from turnwise.errors import CallerError
 from turnwise.journal.postgres.connection import BoundedConnection
 from turnwise.journal.session_rows import check_session_id
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.workers.doorbell import ring
 from turnwise.workers.open_asks import AskedElsewhere, GivenAnswer, read_answers, read_asked, write_text
-from turnwise.workers.queue import TurnQueue
+from turnwise.workers.queue import TurnQueue, ring
 
 # The one turn of a session that may ask: the last that has begun. One that runs has its sub-agents' asks.
 _ASKING: LiteralString = """

@@ -12,7 +12,7 @@ import msgspec
 
 from turnwise.base.activity import Activity
 from turnwise.errors import TurnwiseError
-from turnwise.journal.claims import Claim
+from turnwise.journal.owners import Claim
 from turnwise.journal.postgres.connection import BoundedConnection
 from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
 from turnwise.workers.open_asks import (

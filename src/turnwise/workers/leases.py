@@ -16,14 +16,12 @@ from typing import NoReturn
 from turnwise.base.activity import Activity
 from turnwise.base.clock import Clock
 from turnwise.errors import JournalFailed, TurnwiseError
-from turnwise.journal.claims import Claim
+from turnwise.journal.owners import Claim
 from turnwise.journal.postgres.connection import BoundedConnection, connect
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.workers.asks_below import AsksBelow, InThread
-from turnwise.workers.doorbell import listen, take_up
-from turnwise.workers.lease_clock import lease_clock
 from turnwise.workers.open_asks import AskedElsewhere, listed_as
-from turnwise.workers.queue import TurnQueue, WorkerTerms
+from turnwise.workers.queue import TurnQueue, WorkerTerms, lease_clock, listen, take_up
 
 FENCED = 70  # exit code
 OWN_END = 0.8  # of the lease, from the last renewal that succeeded: the others wait for all of it

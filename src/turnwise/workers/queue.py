@@ -2,20 +2,19 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import psycopg
-from psycopg import errors
+from psycopg import Notify, errors
 
-from turnwise.base.clock import Clock
-from turnwise.base.ids import TimeOrderedIds
+from turnwise.base.clock import Clock, TimeOrderedIds
 from turnwise.errors import CallerError, JournalFailed
-from turnwise.journal.claims import Claim
-from turnwise.journal.postgres.address import DatabaseAddress, read_address
-from turnwise.journal.postgres.connection import BoundedConnection, connect
+from turnwise.journal.owners import Claim
+from turnwise.journal.postgres.connection import BoundedConnection, DatabaseAddress, connect, read_address
 from turnwise.journal.postgres.schema import bring_up_to_date, refuse_newer, version_of
 from turnwise.journal.postgres.store import raise_explained
 from turnwise.journal.session_rows import (
@@ -30,11 +29,46 @@ from turnwise.journal.session_rows import (
 from turnwise.running.resumption import MOST_TRIES
 from turnwise.vocab.file_names import is_text
 from turnwise.workers import statements
-from turnwise.workers.doorbell import ring
-from turnwise.workers.lease_clock import lease_clock
 from turnwise.workers.open_asks import AskedElsewhere, listed_as, read_answers, read_asked, write_text
-from turnwise.workers.turn_request import NO_WISHES, TurnWishes, write_wishes
-from turnwise.workers.turn_status import TurnStatus, status_of
+from turnwise.workers.turn_status import NO_WISHES, TurnStatus, TurnWishes, status_of, write_wishes
+
+# How workers hear that a session may have a turn to run.
+#
+# A ring that is lost, doubled or late does no harm: the lease alone decides who runs what, and workers look from time to time
+# anyway. So another engine can take this place.
+
+
+CHANNEL = "turnwise_turns"
+
+
+def ring(connection: BoundedConnection, *, session: str = "") -> None:
+    """Whoever listens hears it once the transaction at hand is committed."""
+    connection.execute("select pg_notify(%s, %s)", (CHANNEL, session))
+
+
+def listen(connection: BoundedConnection) -> None:
+    """Its socket is ready to be read as soon as somebody rings."""
+    connection.add_notify_handler(_forget)  # else psycopg keeps each of them
+    connection.execute(f"listen {CHANNEL}")
+
+
+def _forget(_: Notify) -> None:
+    """That it rang is told by its socket."""
+
+
+def take_up(connection: BoundedConnection) -> None:
+    """What has rung so far is forgotten."""
+    connection.execute("select 1")
+
+
+# The clock of the leases.
+
+
+def lease_clock() -> float:
+    """Seconds that also pass while the machine sleeps, where it can tell."""
+    number = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if number is None else time.clock_gettime(number)
+
 
 STUCK = f"it was claimed {MOST_TRIES} times, and each time the worker died before anything was recorded"
 LONGEST_TITLE = 80

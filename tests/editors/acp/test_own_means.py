@@ -19,7 +19,7 @@ from acp.schema import (
 from editors.acp.editor import Editor, editing, given_at, new, say
 from terminal.running import running_lab, script
 from turnwise.base.clock import SystemClock
-from turnwise.editors.acp.call_display import MAX_SHOWN
+from turnwise.editors.acp.editor_updates import MAX_SHOWN
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep

@@ -13,7 +13,7 @@ from turnwise import Approval, Asking, Policy
 from turnwise.editors.mcp.client_asks import MAX_SHOWN, AskSurroundings, ClientApprover, Questions
 from turnwise.rules.subagents import Place
 from turnwise.running.approvals import ask as ask_all
-from turnwise.running.own_model import ModelAnswer, ModelQuestion, NoAnswer, OwnModel
+from turnwise.running.working_call import ModelAnswer, ModelQuestion, NoAnswer, OwnModel
 from turnwise.testing import FakeClock
 from turnwise.tools.mcp.elicitation import MAX_FIELDS, MAX_QUESTION, elicit
 from turnwise.tools.mcp.server_bounds import (

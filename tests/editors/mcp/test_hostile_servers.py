@@ -11,7 +11,7 @@ from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitReques
 
 from strangers import agent_of, offered, seen, stranger, texts_of, tool_named, until_seen
 from turnwise import Approval, Asking, McpServer
-from turnwise.settings.mcp_entries import ServerAddress
+from turnwise.settings.mcp_files import ServerAddress
 from turnwise.testing import call
 from turnwise.tools.mcp.elicitation import elicit
 from turnwise.tools.mcp.http import speaks_former_sse

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from mcp_types import Prompt, PromptArgument, Tool, ToolAnnotations
 
-from turnwise.settings.mcp_entries import ServerEntry, ServerObject
+from turnwise.settings.mcp_files import ServerEntry, ServerObject
 from turnwise.tools.mcp.offered_tools import read_prompts, read_tools
 from turnwise.tools.mcp.server_bounds import MAX_ARGUMENTS, MAX_DESCRIPTION, MAX_LISTING, MAX_TOOL_NAME, MAX_TOOLS
 

@@ -22,10 +22,10 @@ from terminal.forking import Process
 from terminal.running import Cli, at, begin, end, running_lab
 from terminal.test_processes import wait_until
 from turnwise.base.own_pipes import INVALID_REQUEST, MAX_ID, MAX_LINE_BYTES, PARSE_ERROR
+from turnwise.base.processes import DEPTH
 from turnwise.base.programs import OWN_PYTHON
-from turnwise.base.serving_depth import DEPTH
 from turnwise.lab import Lab
-from turnwise.terminal.mcp_serve import INSTALL
+from turnwise.terminal.mcp import INSTALL
 from waits import HANG_S
 
 LOOSE = ("--allow", "bash", "--no-sandbox", "--no-environment")

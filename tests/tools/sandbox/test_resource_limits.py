@@ -23,7 +23,7 @@ from turnwise.running.grants import judged_programs
 from turnwise.running.tools import ToolRun
 from turnwise.testing import FakeClock
 from turnwise.tools.sandbox import Scratch
-from turnwise.tools.sandbox.resource_limits import CommandBounds, allowed_bounds, unasked_bounds
+from turnwise.tools.sandbox.sandbox_types import CommandBounds, allowed_bounds, unasked_bounds
 from turnwise.tools.shell_judge import inspector
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.shell import BashArguments, Shell
@@ -346,7 +346,7 @@ import asyncio, os, sys
 from pathlib import Path
 from turnwise.running.grants import judged_programs
 from turnwise.tools.sandbox import find_sandbox
-from turnwise.tools.sandbox.resource_limits import CommandBounds
+from turnwise.tools.sandbox.sandbox_types import CommandBounds
 from turnwise.tools.workspace import shell as shells
 shell = shells.Shell(
     Path.cwd(), sandbox=find_sandbox(wanted=sys.argv[1]), also_env=frozenset({"TMPDIR"}),

@@ -19,11 +19,10 @@ import pytest
 from sandboxes import WALLS, sandbox_called
 from turnwise.base import keeper
 from turnwise.base.programs import OWN_PYTHON
-from turnwise.settings.mcp_entries import ServerCommand
+from turnwise.settings.mcp_files import ServerCommand
 from turnwise.tools.mcp.processes import ServerProcess
 from turnwise.tools.sandbox import Sandbox, SandboxKind, Scratch
-from turnwise.tools.sandbox.landlock import allowances
-from turnwise.tools.sandbox.landlock_rules import CHANGE, IOCTL_DEV
+from turnwise.tools.sandbox.landlock import CHANGE, IOCTL_DEV, allowances
 from turnwise.tools.sandbox.sandbox_types import SandboxOrder
 from turnwise.tools.workspace.shell import BashArguments, Shell
 from waits import HANG_S

@@ -6,8 +6,8 @@ import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
 from tables import each
+from turnwise.rules.environment_names import SETTING
 from turnwise.rules.permissions import PermissionKind, PermissionRule
-from turnwise.rules.shell_words import SETTING
 
 NO_DATA = (*SHELL_ALLOWED, PermissionRule(verdict="deny", path="data/**", source="user"))
 

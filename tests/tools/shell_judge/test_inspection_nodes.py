@@ -12,8 +12,7 @@ from tree_sitter import Language
 from everyday import SHELL_ALLOWED, make_project, verdict_on
 from tables import each
 from turnwise.rules.permissions import RANK, PermissionRule
-from turnwise.tools.shell_judge.grammar import parse
-from turnwise.tools.shell_judge.node_kinds import LEAVES, NO_FIELD, PARTS, TOKENS, misfit
+from turnwise.tools.shell_judge.grammar import LEAVES, NO_FIELD, PARTS, TOKENS, misfit, parse
 
 LANGUAGE = Language(tree_sitter_bash.language())
 KINDS = [number for number in range(LANGUAGE.node_kind_count) if LANGUAGE.node_kind_is_visible(number)]

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import cast
 
 from turnwise.tools.workspace import workspace_tools
-from turnwise.tools.workspace.changes import FileChanges
+from turnwise.tools.workspace.changes import FileChanges, recover_changes
 from turnwise.tools.workspace.disk import Disk
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.recovery import recover_changes
 
 
 def snapshot(root: Path) -> dict[str, str]:

@@ -20,10 +20,9 @@ from tables import each
 from turnwise.errors import ToolFault
 from turnwise.running.grants import judged_paths
 from turnwise.tools.workspace import workspace_tools
-from turnwise.tools.workspace.changes import FileChanges, Undone
+from turnwise.tools.workspace.changes import FileChanges, Undone, recover_changes
 from turnwise.tools.workspace.disk import Disk
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.recovery import recover_changes
 from waits import HANG_S
 
 PATCH = """*** Begin Patch
@@ -250,7 +249,7 @@ def test_a_real_limit_on_file_size_leaves_the_file_as_it_was(tmp_path: Path) -> 
     program = f"""
         import resource
         from turnwise.tools.workspace.paths import WorkspacePaths
-        from turnwise.tools.workspace.write_tool import WriteArguments, write
+        from turnwise.tools.workspace.edit_tool import WriteArguments, write
         from turnwise.errors import ToolFault
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         for path in ("a.txt", "new/n.txt"):

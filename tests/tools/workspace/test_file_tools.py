@@ -10,12 +10,19 @@ from hypothesis import strategies as st
 
 from turnwise.errors import ToolFault
 from turnwise.tools.workspace.changes import FileChanges
-from turnwise.tools.workspace.edit_tool import EditArguments, MultiEditArguments, OneEdit, edit, multi_edit
+from turnwise.tools.workspace.edit_tool import (
+    EditArguments,
+    MultiEditArguments,
+    OneEdit,
+    WriteArguments,
+    edit,
+    multi_edit,
+    write,
+)
 from turnwise.tools.workspace.patch_tool import PatchArguments, apply_patch
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.previews import MAX_LINES, paths_of_call, preview, shortly, whole_preview
 from turnwise.tools.workspace.read_tool import MAX_IMAGE_BYTES, ReadArguments, read
-from turnwise.tools.workspace.write_tool import WriteArguments, write
 from turnwise.vocab import File, Text
 
 

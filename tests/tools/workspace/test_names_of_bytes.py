@@ -13,13 +13,11 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
 from turnwise.running.grants import judged_paths
 from turnwise.tools.shell_judge import inspect_call
-from turnwise.tools.workspace.edit_tool import EditArguments, edit
-from turnwise.tools.workspace.list_tool import ListArguments, list_folder
+from turnwise.tools.workspace.edit_tool import EditArguments, WriteArguments, edit, write
 from turnwise.tools.workspace.patch_tool import PatchArguments, apply_patch
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.read_tool import ReadArguments, read
-from turnwise.tools.workspace.search_tool import SearchArguments, search
-from turnwise.tools.workspace.write_tool import WriteArguments, write
+from turnwise.tools.workspace.search_tool import ListArguments, SearchArguments, list_folder, search
 from turnwise.turn.approvals import digest_of
 from turnwise.vocab.file_names import given_name, marked, shown_name, unmarked
 

@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from turnwise.errors import ToolFault
-from turnwise.tools.workspace.list_tool import ListArguments, list_folder
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.search_tool import SearchArguments, search
+from turnwise.tools.workspace.search_tool import ListArguments, SearchArguments, list_folder, search
 from waits import HANG_S
 
 needs_ripgrep = pytest.mark.skipif(

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 from turnwise.base.programs import HELPER
 from turnwise.errors import CallerError, ToolFault
-from turnwise.rules import guarded_names
+from turnwise.rules import permission_paths as guarded_names
 from turnwise.rules.schema import fault_of_schema
 from turnwise.running.tools import Tool
 from turnwise.tools.workspace import workspace_tools
-from turnwise.tools.workspace.folder_walk import WORKER
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.search_tool import SearchArguments, search
+from turnwise.tools.workspace.search_tool import WORKER, SearchArguments, search
 from waits import HANG_S
 
 

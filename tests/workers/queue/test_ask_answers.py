@@ -8,7 +8,7 @@ import pytest
 
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalFailed
-from turnwise.journal.claims import Claim
+from turnwise.journal.owners import Claim
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import ToolCall
 from turnwise.workers.ask_answers import answer, open_asks

@@ -9,7 +9,7 @@ from turnwise import Journal
 from turnwise.base.activity import Activity
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalFailed
-from turnwise.journal.claims import Claim
+from turnwise.journal.owners import Claim
 from turnwise.testing.journal_conformance import begin, result, sent, started
 from turnwise.workers.queue import TurnQueue, WorkerTerms
 

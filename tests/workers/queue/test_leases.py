@@ -16,12 +16,11 @@ import pytest
 
 from turnwise.base.clock import SystemClock
 from turnwise.errors import JournalFailed
-from turnwise.journal.claims import Claim
+from turnwise.journal.owners import Claim
 from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import ToolCall
-from turnwise.workers.lease_clock import lease_clock
 from turnwise.workers.leases import FENCED, Leases, TurnLease
-from turnwise.workers.queue import TurnQueue, WorkerTerms
+from turnwise.workers.queue import TurnQueue, WorkerTerms, lease_clock
 from waits import HANG_S
 
 SRC = Path(__file__).parents[3] / "src"

@@ -10,12 +10,11 @@ import pytest
 from turnwise import Journal
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalFailed, TurnRefused
-from turnwise.journal.claims import Claim
+from turnwise.journal.owners import Claim
 from turnwise.journal.postgres.connection import connect
 from turnwise.workers.ask_answers import answer, open_asks
 from turnwise.workers.queue import MOST_TRIES, HeldTurn, TurnQueue, WorkerTerms
-from turnwise.workers.turn_request import NO_WISHES, TurnWishes, read_wishes, write_wishes
-from turnwise.workers.turn_status import status_of
+from turnwise.workers.turn_status import NO_WISHES, TurnWishes, read_wishes, status_of, write_wishes
 from waits import HANG_S
 
 ONE = WorkerTerms(name="worker@one:1:1", agents=("helper",))

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.assembly.text_calls import tags
-from turnwise.assembly.text_calls.block_cursor import ReadCall
+from turnwise.assembly.text_calls.block_cursor import ReadCall, Unmade
 from turnwise.assembly.text_calls.code import CodeTracker, is_indented
-from turnwise.assembly.text_calls.events import Unmade
 from turnwise.assembly.text_calls.following_text import BEHIND_A_BACKTICK, BEHIND_A_TAG, BEHIND_REASONING
 from turnwise.assembly.text_calls.harmony import ENDS, Header
 from turnwise.assembly.text_calls.tags import OpenTag

@@ -7,14 +7,13 @@ call.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NoReturn
 
 import msgspec
 
 from turnwise.assembly.json_text import Complete, JsonScanner, Truncated, check_strictly, classify
-from turnwise.assembly.text_calls.tools import OfferedTools
-from turnwise.assembly.text_calls.values import Members
+from turnwise.assembly.text_calls.values import Members, OfferedTools
 
 _BRACKET = re.compile(r"[\[({]|<parameter=|<arg_key>")
 _SPACE = re.compile(r"[ \t\r\n]*+")
@@ -308,3 +307,47 @@ def read(reader: Reader, text: str, *, at: int, tools: OfferedTools, is_final: b
     if not cursor.calls:
         return BlockReading(state="wrong", why="there is no call in it")
     return BlockReading(state="whole", calls=tuple(cursor.calls), end=cursor.at, syntax=cursor.syntax)
+
+
+# What a text turns out to hold while it is read, in order.
+
+
+class Say(msgspec.Struct, frozen=True, gc=False):
+    """Words of the answer."""
+
+    text: str
+
+
+class Think(msgspec.Struct, frozen=True, gc=False):
+    """Words of reasoning."""
+
+    text: str
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A whole call."""
+
+    call: ReadCall
+    syntax: str
+
+
+class Unmade(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that cannot run: cut (`arguments` is a beginning of its JSON), or `wrong`, in which case `why` says how."""
+
+    name: str
+    arguments: str
+    syntax: str
+    why: str = ""
+
+
+class Meant(msgspec.Struct, frozen=True):
+    """A call that the model addressed to a tool within its reasoning."""
+
+    name: str
+
+
+TextEvent = Say | Think | Made | Unmade | Meant
+
+
+def words_of(events: Sequence[TextEvent]) -> str:
+    return "".join([event.text for event in events if isinstance(event, Say)])

@@ -5,10 +5,69 @@ import re
 import msgspec
 
 from turnwise.assembly.heal import join_halves
-from turnwise.assembly.text_calls.block_cursor import NAME, Beyond, BlockReading
-from turnwise.assembly.text_calls.broken_blocks import end_mark
-from turnwise.assembly.text_calls.syntaxes import LONGEST_END, Syntax
-from turnwise.assembly.text_calls.tools import OfferedTools
+from turnwise.assembly.text_calls import json_calls, pythonic
+from turnwise.assembly.text_calls import tags as endings
+from turnwise.assembly.text_calls.block_cursor import NAME, Beyond, BlockReading, ReadCall, read
+from turnwise.assembly.text_calls.syntaxes import BY_MARKER, CLOSING, LONGEST_END, MARKERS, Syntax
+from turnwise.assembly.text_calls.values import OfferedTools
+
+# Where a block ends that is no whole call. What stands behind it is the answer, and none of it is lost.
+
+
+_WORD = re.compile(r"[^\W\d_]+\Z")
+# Brackets behind a mistake that are looked at for the last one of the call. A text of nothing but such blocks would be read as
+# often as it has blocks.
+MOST_BRACKETS = 4096
+_BRACKETS = re.compile(r"[\[({})\]]")
+_BLANK_LINE = re.compile(r"\n[ \t]*\n")
+
+
+def end_mark(text: str, *, syntax: Syntax, behind: int = 0) -> int | None:
+    """Behind the first mark that closes such a block, `behind` what was read of it."""
+    start = max(len(syntax.marker), behind)
+    return min([at + len(one) for one in syntax.ends if (at := text.find(one, start)) >= 0], default=None)
+
+
+def end_of_wrong(text: str, *, found: BlockReading, syntax: Syntax, is_final: bool = False) -> int | None:
+    """The same for a block that cannot become a call; None as long as its end may come yet.
+
+    Where words follow a whole call, it ends with the call. Where no mark closes it, it ends with the bracket that closes its
+    first one, or before the word that was wrong if that bracket is far.
+    """
+    if found.end >= len(text) and not is_final:
+        return None  # the next character tells whether a word ends here
+    end = len(text[: found.end].rstrip())
+    if (word := _WORD.search(text, max(0, end - 16), end)) is not None and text[end : end + 1].isalnum():
+        end = word.start()
+    if not found.name and not text.startswith("<", found.end):
+        return end
+    closed = found.end if found.end and text.endswith(syntax.ends, 0, found.end) else None
+    if closed is None and (found.syntax or syntax.name) in CLOSING:  # what was read are whole values and tags
+        closed = end_mark(text, syntax=syntax, behind=found.end)
+    if closed is None and (is_final or (found.syntax or syntax.name) not in CLOSING):
+        closed = end_mark(text, syntax=syntax)
+    if closed is not None or (syntax.ends and not is_final):
+        return closed
+    blank = _BLANK_LINE.search(text, found.end)
+    last = len(text) if blank is None else blank.start()
+    start = len(syntax.marker)
+    depth = _count(text, "[({", start, found.end) - _count(text, "])}", start, found.end)
+    closing = _count(text, "])}", found.end, last)
+    if depth >= 0 and closing < max(1, depth):  # no bracket closes it, so none has to be looked at
+        are_many = closing + _count(text, "[({", found.end, last) > MOST_BRACKETS
+        return end if is_final or blank is not None or are_many else None
+    for count, bracket in enumerate(_BRACKETS.finditer(text, found.end, last)):
+        if count == MOST_BRACKETS:
+            return end
+        depth += 1 if bracket.group() in "[({" else -1
+        if depth <= 0:
+            return bracket.end()
+    return end if is_final or blank is not None else None
+
+
+def _count(text: str, brackets: str, start: int, end: int) -> int:
+    return sum([text.count(one, start, end) for one in brackets])
+
 
 # What is held of one block until it is decided, and when it pays to read it once more.
 #
@@ -141,3 +200,79 @@ class CallBlock(msgspec.Struct):
         """Whether it is a tool's name between two tags, on one line, and nothing else."""
         is_line = "\n" not in self.text.strip() and (self.found.syntax or self.syntax.name) in ("glm", "qwen3-coder")
         return is_line and all(call.arguments == "{}" for call in self.found.calls)
+
+
+# An answer that is nothing but a call: a list of Python calls, and with `on` a fence or JSON.
+
+
+_FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([^\s`~]*)[ \t]*\r?\n")
+# What the sources call such a fence: Gemma's guide (`tool_code`), Llama's and Qwen2.5-Coder's answers (`json`, `python`), and the
+# marks of the syntaxes. A fence of another language shows something.
+_LANGUAGES = frozenset(
+    ["", "json", "python", "py", "xml", "tool_code", "tool_call", "tool_calls", "tool_use", "tool", "function_call"]
+)
+
+
+def read_whole(text: str, *, tools: OfferedTools, is_final: bool) -> BlockReading | None:
+    """What the answer is as one call; None where more has to come before it can be looked at."""
+    if text[:3] in ("```", "~~~"):
+        return _read_fence(text, tools=tools, is_final=is_final)
+    reader = pythonic.alone if pythonic.begins_call(text) is not None else json_calls.bare
+    return read(reader, text, at=0, tools=tools, is_final=is_final)
+
+
+def is_all(found: BlockReading | None, text: str) -> bool:
+    """Whether the text is calls and nothing else."""
+    return found is not None and (found.is_enough or (found.state == "whole" and endings.is_end(text[found.end :])))
+
+
+def is_cut(found: BlockReading | None, text: str, *, by_itself: bool) -> bool:
+    """Whether the text ends within calls. JSON may be an answer, unless the limit cut it; a list of Python calls is not."""
+    if found is None or found.state != "open":
+        return False
+    if by_itself:
+        return bool(found.name) and name_of_whole(text) == "pythonic"
+    return bool(found.name or found.calls)
+
+
+def name_of_whole(text: str) -> str:
+    """The syntax of such an answer."""
+    if text[:1] in "`~":
+        return "fenced"
+    return "bare JSON" if text[:1] == "{" or text.startswith("[{") else "pythonic"
+
+
+def _read_fence(text: str, *, tools: OfferedTools, is_final: bool) -> BlockReading | None:
+    """A fence that is all of the text: JSON, Python calls, or a block of a marked syntax in it."""
+    head = _FENCE.match(text)
+    if head is None:
+        return None if "\n" not in text else BlockReading(state="wrong")
+    if head.group(2).lower() not in _LANGUAGES:
+        return BlockReading(state="wrong")
+    close = re.compile(rf"\n[ \t]*{re.escape(head.group(1))}[ \t]*(?:\r?\n|$|(?={endings.ANY.pattern}))").search(
+        text, head.end() - 1
+    )
+    if close is None:
+        return BlockReading(state="wrong") if is_final else None
+    if not (endings.is_end if is_final else endings.may_end)(text[close.end() :]):
+        return BlockReading(state="wrong")
+    inner = text[head.end() : close.start()].strip()
+    calls = _calls_within(inner, tools=tools)
+    return BlockReading(state="whole", calls=calls, end=len(text)) if calls else BlockReading(state="wrong")
+
+
+def _calls_within(inner: str, *, tools: OfferedTools) -> tuple[ReadCall, ...]:
+    """The calls that the text consists of; none where there is anything else in it."""
+    if inner[:1] in ("{", "["):
+        reader = pythonic.alone if pythonic.begins_call(inner) is not None else json_calls.bare
+        found = read(reader, inner, at=0, tools=tools, is_final=True)
+        return _all_of(found, inner)
+    mark = MARKERS.match(inner)
+    if mark is not None:
+        syntax = BY_MARKER[mark.group()]
+        return _all_of(read(syntax.reader, inner, at=mark.end(), tools=tools, is_final=True), inner)
+    return _all_of(read(pythonic.code, inner, at=0, tools=tools, is_final=True), inner)
+
+
+def _all_of(found: BlockReading, text: str) -> tuple[ReadCall, ...]:
+    return found.calls if found.state == "whole" and not text[found.end :].strip() else ()

@@ -12,17 +12,16 @@ from typing import ClassVar, cast
 
 import msgspec
 
+from turnwise.assembly.call_states import LOST_CALL
 from turnwise.assembly.json_text import Truncated, classify
-from turnwise.assembly.lost_pieces import LOST_CALL
-from turnwise.assembly.text_calls import endings
-from turnwise.assembly.text_calls.block_cursor import ReadCall
+from turnwise.assembly.text_calls import tags as endings
+from turnwise.assembly.text_calls.block_cursor import Made, Meant, ReadCall, Say, TextEvent, Think, Unmade, words_of
 from turnwise.assembly.text_calls.code import MOST_UNSEEN
-from turnwise.assembly.text_calls.events import Made, Meant, Say, TextEvent, Think, Unmade, words_of
 from turnwise.assembly.text_calls.following_text import TEXTS_MIXED, doubts_of
 from turnwise.assembly.text_calls.quotations import Quotations
 from turnwise.assembly.text_calls.syntaxes import MARKS
 from turnwise.assembly.text_calls.text_reader import TextReader
-from turnwise.assembly.text_calls.tools import OfferedTools
+from turnwise.assembly.text_calls.values import OfferedTools
 from turnwise.vocab import (
     BESIDE_OWN_CALLS,
     CALL_NOT_MADE,
@@ -495,7 +494,7 @@ class CallFinder:
             MARKS.search(text) is not None
             or begins in ("<", "[", "◁")
             or self._unmarked
-            or endings.held_from(text) < len(text)
+            or endings.ending_from(text) < len(text)
         ):
             return True
         if not self._texts:

@@ -13,7 +13,7 @@ import msgspec
 
 from turnwise.assembly.text_calls.block_cursor import Beyond, Cursor, Wrong
 from turnwise.assembly.text_calls.json_calls import arguments
-from turnwise.assembly.text_calls.reasoning_marks import Closing
+from turnwise.assembly.text_calls.tags import Closing
 
 START, CHANNEL, MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
 BEGINNINGS = (CHANNEL, START)

@@ -8,8 +8,8 @@ import msgspec
 
 from turnwise.assembly.text_calls import pythonic, tagged_calls
 from turnwise.assembly.text_calls.block_cursor import NAME, Beyond, Cursor, Wrong
-from turnwise.assembly.text_calls.endings import TOKENS
-from turnwise.assembly.text_calls.literals import literal
+from turnwise.assembly.text_calls.pythonic import literal
+from turnwise.assembly.text_calls.tags import TOKENS
 from turnwise.assembly.text_calls.values import names_twice
 
 _ARGUMENT_KEYS = ("arguments", "parameters")

@@ -10,17 +10,36 @@ from enum import Enum, auto
 
 import msgspec
 
-from turnwise.assembly.text_calls import endings, harmony, pythonic
-from turnwise.assembly.text_calls import reasoning_marks as thinking
-from turnwise.assembly.text_calls.bare_calls import is_all, is_cut, name_of_whole, read_whole
+from turnwise.assembly.text_calls import harmony, pythonic
+from turnwise.assembly.text_calls import tags as endings
+from turnwise.assembly.text_calls import tags as thinking
 from turnwise.assembly.text_calls.block_context import BlockSurroundings
-from turnwise.assembly.text_calls.block_cursor import Beyond, BlockReading, ReadCall, read, read_wrong
-from turnwise.assembly.text_calls.blocks import CallBlock, HeldBlock, told_of
-from turnwise.assembly.text_calls.broken_blocks import end_mark, end_of_wrong
-from turnwise.assembly.text_calls.events import Made, Meant, Say, TextEvent, Think, Unmade
+from turnwise.assembly.text_calls.block_cursor import (
+    Beyond,
+    BlockReading,
+    Made,
+    Meant,
+    ReadCall,
+    Say,
+    TextEvent,
+    Think,
+    Unmade,
+    read,
+    read_wrong,
+)
+from turnwise.assembly.text_calls.blocks import (
+    CallBlock,
+    HeldBlock,
+    end_mark,
+    end_of_wrong,
+    is_all,
+    is_cut,
+    name_of_whole,
+    read_whole,
+    told_of,
+)
 from turnwise.assembly.text_calls.following_text import Aftermath
 from turnwise.assembly.text_calls.quotations import Quotations
-from turnwise.assembly.text_calls.reasoning_marks import Closing
 from turnwise.assembly.text_calls.syntaxes import (
     BEGUN_BY_A_NAME,
     BY_MARK,
@@ -30,8 +49,8 @@ from turnwise.assembly.text_calls.syntaxes import (
     Syntax,
     held_from,
 )
-from turnwise.assembly.text_calls.tags import OpenTag
-from turnwise.assembly.text_calls.tools import ANY_TOOLS, OfferedTools
+from turnwise.assembly.text_calls.tags import Closing, OpenTag
+from turnwise.assembly.text_calls.values import ANY_TOOLS, OfferedTools
 
 # What may end an answer that is nothing but a call.
 _MAY_END = re.compile(r"[\])};`]")
@@ -156,7 +175,7 @@ class TextReader:
         if self._tail or self.aftermath.is_watched or (self._surroundings.speaks_harmony and "<" in text):
             return False
         if ("<" in text or "[" in text) and (
-            MARKS.search(text) is not None or min(held_from(text), endings.held_from(text)) < len(text)
+            MARKS.search(text) is not None or min(held_from(text), endings.ending_from(text)) < len(text)
         ):
             return False
         self._surroundings.code.feed(text)
@@ -357,7 +376,7 @@ class TextReader:
                 return text[mark.start() :]
             self._surroundings.code.feed(mark.group())
             at = mark.end()
-        held = max(min(held_from(text), endings.held_from(text)), at)
+        held = max(min(held_from(text), endings.ending_from(text)), at)
         self._surroundings.code.feed(text[at:held])
         self._show(text[:held], events)
         self._tail = text[held:]

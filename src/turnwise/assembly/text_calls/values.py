@@ -6,11 +6,14 @@ is taken, if it allows any. What is no such value stays a string, and the schema
 """
 
 import json
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Protocol, cast
 
 import msgspec
 
 from turnwise.assembly.json_text import check_strictly
+from turnwise.vocab import ToolSpec
+from turnwise.vocab.schema_bounds import MAX_CHECKS, CheckCost, cost_fault, read_schema
 
 STRING = frozenset({"string"})
 ANY_TYPE = frozenset({"string", "integer", "number", "boolean", "null", "object", "array"})
@@ -124,3 +127,214 @@ class Members:
         """A beginning that ends inside this string."""
         before = self.beginning
         return f"{before}{',' if self._members else ''}{quoted(key)}:{quoted(value)[:-1]}"
+
+
+# What a tool's schema says about its parameters, where a syntax writes their values without a type.
+#
+# Readers ask it two questions: which JSON types a parameter may have (`types`, which may name too many, never too few), and
+# whether a value fits (`fits`, which the validator answers that checks every call).
+
+
+_NUMBERS = frozenset({"integer", "number"})
+MAX_ROUNDS = 64  # in which references that lead to references are followed; ordinary schemas need two or three
+_NOTHING: dict[str, object] = {}
+
+
+class ChecksLeft:
+    """For all values of a response that calls in its text have: there can be thousands of them."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MAX_CHECKS
+
+    def take(self, cost: CheckCost) -> bool:
+        """Whether there are so many."""
+        self._left -= cost.checks + cost.reads
+        return self._left >= 0
+
+
+class Parameters:
+    """The parameters of one tool. `schema` is JSON text."""
+
+    __slots__ = ("_has_own_bases", "_left", "_referred", "_root", "_schema", "_types")
+
+    def __init__(self, schema: str, *, left: ChecksLeft | None = None) -> None:
+        self._schema = schema
+        self._left = left or ChecksLeft()
+        self._root = None if cost_fault(schema) else _decode(schema)
+        self._has_own_bases = '"$id"' in schema or "draft-04" in schema  # then `#` need not mean the whole schema
+        self._types: dict[str, frozenset[str]] = {}
+        self._referred: dict[str, frozenset[str]] = {}
+
+    def types(self, name: str) -> frozenset[str]:
+        """The JSON types that the parameter may have; all where the schema does not say."""
+        if name not in self._types:
+            self._types[name] = self._types_of_member(self._root, name, seen=set())
+        return self._types[name]
+
+    def fits(self, name: str, *, value: str) -> bool:
+        """Whether the schema allows the value, which is JSON text. What the other parameters are does not matter."""
+        try:
+            schema = read_schema(self._schema)
+        except ValueError:  # it cannot be used: then it forbids nothing
+            return True
+        try:
+            given = cast("str", {name: msgspec.json.decode(value)})  # its stub cannot say that it takes any value
+            cost = schema.cost(given)
+            if cost is None or not self._left.take(cost):
+                return False
+            if schema.validator.is_valid(given):
+                return True
+            if cost.has_many_errors:
+                return False
+            return all(error.instance_path[:1] != [name] for error in schema.validator.iter_errors(given))
+        except (ValueError, RecursionError):  # nested too deeply for one of the two
+            return False
+
+    def _types_of_member(self, schema: object, name: str, *, seen: set[str]) -> frozenset[str]:
+        """Of an object with this schema. `seen` are the references that were followed."""
+        rules = _object(schema)
+        members = _object(rules.get("properties"))
+        found = ANY_TYPE
+        if name in members:
+            found = self._follow(members[name])
+        elif not rules.get("patternProperties"):
+            found = self._follow(rules.get("additionalProperties"))
+        for one in _list(rules.get("allOf")):
+            found &= self._types_of_member(one, name, seen=seen)
+        if isinstance(reference := rules.get("$ref"), str) and reference not in seen:
+            seen.add(reference)
+            found &= self._types_of_member(self._target(reference), name, seen=seen)
+        return found
+
+    def _types_of(self, schema: object) -> frozenset[str]:
+        """Of a value with this schema, as far as it is known what its references name."""
+        rules = _object(schema)
+        found = _named(rules.get("type"))
+        if "const" in rules:
+            found &= _types_of_value(rules["const"])
+        if values := _list(rules.get("enum")):
+            found &= _any_of(map(_types_of_value, values))
+        for word in ("anyOf", "oneOf"):
+            if options := _list(rules.get(word)):
+                found &= _any_of(map(self._types_of, options))
+        for one in _list(rules.get("allOf")):
+            found &= self._types_of(one)
+        if isinstance(reference := rules.get("$ref"), str):
+            found &= self._types_of_reference(reference)
+        return found
+
+    def _types_of_reference(self, reference: str) -> frozenset[str]:
+        """Of what it names, as far as that is known: `_follow` asks again as long as more comes to light."""
+        return self._referred.setdefault(reference, frozenset())
+
+    def _follow(self, schema: object) -> frozenset[str]:
+        """The types of a value with this schema, whose references may lead back to themselves."""
+        for _ in range(MAX_ROUNDS):
+            found, known = self._types_of(schema), dict(self._referred)
+            for reference in reversed(known):
+                self._referred[reference] = self._types_of(self._target(reference))
+            if known == self._referred:
+                return found
+        return ANY_TYPE
+
+    def _target(self, reference: str) -> object:
+        """What a reference within the schema names; None for every other one, whose types only the validator knows."""
+        if self._has_own_bases or not reference.startswith("#") or "%" in reference:
+            return None
+        _, *steps = reference[1:].split("/")
+        if not steps and reference != "#":
+            return None
+        node: object = self._root
+        for step in steps:
+            key = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(node, list):
+                items = cast("list[object]", node)
+                node = items[int(key)] if key.isdecimal() and key.isascii() and int(key) < len(items) else None
+            else:
+                node = _object(node).get(key)
+        return node
+
+
+def _decode(schema: str) -> object:
+    try:
+        return msgspec.json.decode(schema)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _named(types: object) -> frozenset[str]:
+    names = [types] if isinstance(types, str) else [one for one in _list(types) if isinstance(one, str)]
+    found = ANY_TYPE.intersection(names)
+    return (found | _NUMBERS if found & _NUMBERS else found) or ANY_TYPE
+
+
+def _any_of(types: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset[str]().union(*types)
+
+
+def _types_of_value(value: object) -> frozenset[str]:
+    match value:
+        case None:
+            return frozenset({"null"})
+        case bool():
+            return frozenset({"boolean"})
+        case str():
+            return frozenset({"string"})
+        case int() | float():
+            return _NUMBERS
+        case list():
+            return frozenset({"array"})
+        case _:
+            return frozenset({"object"})
+
+
+def _object(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else _NOTHING
+
+
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+# The tools on offer, as the readers need them: their names, and what their parameters may be.
+
+
+_FREE_FORM = '{"properties":{"input":{"type":"string"}}}'
+
+
+class OfferedTools:
+    """The tools of one request. Schemas are read when a call needs them."""
+
+    __slots__ = ("_has_any", "_left", "_parameters", "_specs")
+
+    def __init__(self, specs: Iterable[ToolSpec], *, has_any: bool = False) -> None:
+        """`has_any`: every name is taken for a tool, so that a reader finds where a call of it ends."""
+        self._has_any = has_any
+        self._specs = {spec.name: spec for spec in specs}
+        self._parameters: dict[str, Parameters] = {}
+        self._left = ChecksLeft()
+
+    @property
+    def names(self) -> Iterable[str]:
+        return self._specs.keys()
+
+    def has(self, name: str) -> bool:
+        return self._has_any or name in self._specs
+
+    def may_begin(self, start: str) -> bool:
+        """Whether a name on offer begins like this."""
+        return self._has_any or any(name.startswith(start) for name in self._specs)
+
+    def parameters_of(self, name: str) -> Parameters:
+        """What the tool's schema says about its parameters."""
+        if name not in self._parameters:
+            spec = self._specs.get(name)
+            schema = "{}" if spec is None else _FREE_FORM if spec.free_form else spec.parameters
+            self._parameters[name] = Parameters(schema, left=self._left)
+        return self._parameters[name]
+
+
+ANY_TOOLS = OfferedTools((), has_any=True)
+"""As if every name were a tool's. Nothing that is read with it runs."""

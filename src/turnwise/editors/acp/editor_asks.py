@@ -19,20 +19,32 @@ from pydantic import ValidationError
 
 from turnwise.coding_agent.asked_calls import (
     MAX_TITLE,
+    AskSurroundings,
     NotWhole,
+    always_said,
     answer_to,
     answered_in_order,
+    as_it_is_now,
     confusables_in,
     decoded_texts,
     in_own_time,
+    is_allowed,
     refusal_of,
+    rules_said,
     title_of,
+    why_of,
 )
-from turnwise.coding_agent.asks import AskSurroundings, always_said, as_it_is_now, is_allowed, rules_said, why_of
 from turnwise.coding_agent.text import visible, visible_line
-from turnwise.editors.acp.call_display import Content, arguments_of, diffs_of, kind_of, locations_of, told
-from turnwise.editors.acp.editor_updates import EditorTeller
-from turnwise.editors.acp.updates import Updates
+from turnwise.editors.acp.editor_updates import (
+    Content,
+    EditorTeller,
+    Updates,
+    arguments_of,
+    diffs_of,
+    kind_of,
+    locations_of,
+    told,
+)
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, session_rules
 from turnwise.running.approvals import Asking

@@ -1,17 +1,47 @@
 """One turn as an editor sees it: text and thinking as they come, calls with their states, and at the end what is left to say."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from acp.helpers import start_tool_call, tool_terminal_ref, update_tool_call
+import msgspec
+from acp.helpers import (
+    start_tool_call,
+    text_block,
+    tool_content,
+    tool_diff_content,
+    tool_terminal_ref,
+    update_agent_message_text,
+    update_agent_thought_text,
+    update_tool_call,
+)
+from acp.schema import (
+    AgentMessageChunk,
+    AgentPlanUpdate,
+    AgentThoughtChunk,
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
+    ContentToolCallContent,
+    CurrentModeUpdate,
+    FileEditToolCallContent,
+    SessionInfoUpdate,
+    TerminalToolCallContent,
+    ToolCallLocation,
+    ToolCallProgress,
+    ToolCallStart,
+    ToolKind,
+    UsageUpdate,
+    UserMessageChunk,
+)
 from acp.schema import Cost as AcpCost
-from acp.schema import UsageUpdate
 
-from turnwise.coding_agent.asked_calls import title_of
+from turnwise.coding_agent.asked_calls import NotWhole, arguments_in, title_of
+from turnwise.coding_agent.interruptible_run import ShownTurn, unseen
 from turnwise.coding_agent.remedies import describe_fault
-from turnwise.coding_agent.text import clean, clean_answer
-from turnwise.coding_agent.unshown_text import ShownTurn, unseen
-from turnwise.editors.acp.call_display import Content, diffs_of, kind_of, locations_of, result_said, told
-from turnwise.editors.acp.updates import SaidPiece, Updates
+from turnwise.coding_agent.text import clean, clean_answer, visible
+from turnwise.errors import ToolFault
+from turnwise.rules.advice import for_people
+from turnwise.running.grants import judged_paths
 from turnwise.running.watcher_events import (
     AskOpened,
     AttemptDiscarded,
@@ -28,8 +58,167 @@ from turnwise.running.watcher_events import (
     WatcherEvent,
 )
 from turnwise.tools.workspace.paths import WorkspacePaths
+from turnwise.tools.workspace.previews import CHANGING, changes_of_call, paths_of_call
+from turnwise.tools.workspace.staged_changes import FileChange
 from turnwise.turn.config import TurnResult
-from turnwise.vocab import ReasoningDelta, RefusalDelta, TextDelta, ToolCall, ToolResult, Usage
+from turnwise.vocab import ReasoningDelta, RefusalDelta, Text, TextDelta, ToolCall, ToolResult, Usage
+from turnwise.vocab.file_names import shown_name
+
+if TYPE_CHECKING:
+    from acp.agent.connection import AgentSideConnection
+
+# How an editor shows a call: its title, its kind, the files that it is about, and what it changes as a diff.
+
+
+Content = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
+
+KINDS: Mapping[str, ToolKind] = {
+    "read": "read",
+    "list": "search",
+    "search": "search",
+    "bash": "execute",
+    "script": "execute",
+    "task": "think",
+    "ask_user": "think",
+    **dict.fromkeys(CHANGING, "edit"),
+}
+MAX_SHOWN = 64 * 1024  # characters of a result, or of a text that is asked about: a person reads no more
+MAX_DIFF = 512 * 1024  # of both sides of a file; a larger one is told by its size
+MAX_DIFFS = 20  # files of one call
+MAX_LOCATIONS = 50
+
+
+def arguments_of(call: ToolCall) -> Mapping[str, object]:
+    """Empty for those that are no JSON object."""
+    return arguments_in(call.arguments)
+
+
+def kind_of(call: ToolCall) -> ToolKind:
+    return KINDS.get(call.name, "other")
+
+
+def locations_of(call: ToolCall, *, workspace: WorkspacePaths) -> list[ToolCallLocation]:
+    """The files that it names, where they lead."""
+    found: list[ToolCallLocation] = []
+    for name in paths_of_call(call.name, arguments_of(call))[:MAX_LOCATIONS]:
+        try:
+            found.append(ToolCallLocation(path=shown_name(str(workspace.real_path(name)))))
+        except ToolFault:
+            continue
+    return found
+
+
+def diffs_of(
+    call: ToolCall, *, workspace: WorkspacePaths, judged: Iterable[str] | None = None, whole: bool = False
+) -> list[Content]:
+    """What it would change now; a sentence where it would fail, or is too large to show. `judged` are resolved paths beyond the
+    folder that it may be looked at for. Raises NotWhole where it is too large, if the `whole` is wanted."""
+    if call.name not in CHANGING:
+        return []
+    try:
+        with judged_paths(judged):
+            changes = changes_of_call(workspace, call.name, arguments_of(call))
+    except (ToolFault, msgspec.ValidationError) as fault:
+        return [told(f"(the call would fail: {fault})"), *([told(call.arguments, whole=True)] if whole else [])]
+    if whole and len(changes) > MAX_DIFFS:
+        raise NotWhole(f"it changes {len(changes):,} files, and {MAX_DIFFS} can be shown")
+    more = [told(f"({len(changes) - MAX_DIFFS} more files)")] if len(changes) > MAX_DIFFS else []
+    return [*[_diff_of(change, whole=whole) for change in changes[:MAX_DIFFS]], *more]
+
+
+def _diff_of(change: FileChange, *, whole: bool) -> Content:
+    before, after = change.before or b"", change.after or b""
+    if len(before) + len(after) > MAX_DIFF:
+        if whole:
+            raise NotWhole(f"both sides of `{change.shown}` have more than {MAX_DIFF:,} bytes")
+        return told(f"{change.shown}: {len(before):,} bytes become {len(after):,}")
+    try:
+        old = None if change.before is None else change.before.decode()
+        new = after.decode()
+    except UnicodeDecodeError:
+        return told(f"{change.shown}: no UTF-8; {len(before):,} bytes become {len(after):,}")
+    return tool_diff_content(shown_name(str(change.path)), new, old)
+
+
+def told(text: str, *, whole: bool = False) -> Content:
+    """A text of which nothing is hidden, cut where nobody reads on. Raises NotWhole there, if the `whole` is wanted."""
+    shown = visible(text)
+    if len(shown) > MAX_SHOWN:
+        if whole:
+            raise NotWhole(f"it has {len(shown):,} characters, and {MAX_SHOWN:,} can be shown")
+        shown = f"{shown[:MAX_SHOWN]}\n[{len(shown) - MAX_SHOWN:,} MORE CHARACTERS ARE NOT SHOWN]"
+    return tool_content(text_block(shown))
+
+
+def result_said(result: ToolResult) -> Sequence[Content]:
+    """What the model reads of it, without what only the model is told."""
+    text = for_people("".join([part.text for part in result.content if isinstance(part, Text)]))
+    return [told(clean(text))] if text.strip() else []
+
+
+# What an editor is told of a session, in order: put at once, sent by a task, pieces of text joined while it waits.
+
+
+WholeUpdate = (
+    UserMessageChunk
+    | ToolCallStart
+    | ToolCallProgress
+    | AgentPlanUpdate
+    | AvailableCommandsUpdate
+    | CurrentModeUpdate
+    | ConfigOptionUpdate
+    | SessionInfoUpdate
+    | UsageUpdate
+)
+PieceKind = Literal["text", "thought"]
+
+
+class SaidPiece(NamedTuple):
+    """Some more of what the model says, or thinks."""
+
+    kind: PieceKind
+    text: str
+
+
+class Updates:
+    """The updates of one session. `flush` returns once all that was put has been written, or the editor is gone."""
+
+    def __init__(self, client: "AgentSideConnection", *, session: str) -> None:
+        self._client = client
+        self._session = session
+        self._waiting: list[SaidPiece | WholeUpdate] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, update: SaidPiece | WholeUpdate) -> None:
+        """In the event loop's thread."""
+        last = self._waiting[-1] if self._waiting else None
+        if isinstance(update, SaidPiece) and isinstance(last, SaidPiece) and last.kind == update.kind:
+            self._waiting[-1] = SaidPiece(update.kind, last.text + update.text)
+        else:
+            self._waiting.append(update)
+        if self._task is None:
+            self._task = asyncio.create_task(self._send_all())
+
+    async def flush(self) -> None:
+        while self._task is not None:
+            await asyncio.wait((self._task,))
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                update = self._waiting.pop(0)
+                await self._client.session_update(session_id=self._session, update=_of(update))
+        except ConnectionError:
+            self._waiting.clear()
+        finally:
+            self._task = None
+
+
+def _of(update: SaidPiece | WholeUpdate) -> WholeUpdate | AgentMessageChunk | AgentThoughtChunk:
+    if not isinstance(update, SaidPiece):
+        return update
+    return update_agent_message_text(update.text) if update.kind == "text" else update_agent_thought_text(update.text)
+
 
 MAX_CALLS = 10_000  # of a turn that are remembered: limits end it long before
 

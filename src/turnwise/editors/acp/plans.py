@@ -7,7 +7,7 @@ from acp.helpers import plan_entry, update_plan
 from acp.schema import AgentPlanUpdate
 from msgspec import Meta
 
-from turnwise.editors.acp.updates import Updates
+from turnwise.editors.acp.editor_updates import Updates
 from turnwise.running.tools import Tool
 from turnwise.tools.workspace.offers import make_tool
 from turnwise.vocab import ToolCall

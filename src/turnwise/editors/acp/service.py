@@ -48,22 +48,29 @@ from acp.schema import (
 
 from turnwise._version import __version__
 from turnwise.agent.resume_lookup import read_session
-from turnwise.base.clock import Clock, ends_in_time, wait_for_task
-from turnwise.base.ids import TimeOrderedIds, is_time_ordered
+from turnwise.base.clock import Clock, TimeOrderedIds, ends_in_time, is_time_ordered, wait_for_task
 from turnwise.base.own_pipes import ended_by_signals, library_is_silent
 from turnwise.coding_agent.asked_calls import title_of
-from turnwise.coding_agent.foreign_folders import foreign_folder
+from turnwise.coding_agent.folder import foreign_folder
 from turnwise.coding_agent.last_exchange import ENDS
 from turnwise.coding_agent.model_names import Offers
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.text import clean, clean_answer, clean_line, shortened, visible_line
-from turnwise.editors.acp.call_display import kind_of, locations_of, result_said
-from turnwise.editors.acp.choices import MODE, MODEL, EditorOption, is_mode, mode_state, options_of
+from turnwise.editors.acp.editor_updates import SaidPiece, Updates, WholeUpdate, kind_of, locations_of, result_said
 from turnwise.editors.acp.pipe import EditorPipe, own_pipes
 from turnwise.editors.acp.plans import PLAN, plan_in
-from turnwise.editors.acp.prompts import read_blocks
-from turnwise.editors.acp.session import EditorMeans, EditorSession, TurnFailed
-from turnwise.editors.acp.updates import SaidPiece, Updates, WholeUpdate
+from turnwise.editors.acp.session import (
+    MODE,
+    MODEL,
+    EditorMeans,
+    EditorOption,
+    EditorSession,
+    TurnFailed,
+    is_mode,
+    mode_state,
+    options_of,
+    read_blocks,
+)
 from turnwise.errors import CallerError, TurnwiseError
 from turnwise.journal.journal import Journal, Session
 from turnwise.settings.settings import MCP_FILE, names_mcp_servers, read_layers
@@ -72,7 +79,7 @@ from turnwise.vocab import Message, Reasoning, Refusal, Text, ToolCall, ToolResu
 from turnwise.vocab.file_names import shown_name
 
 if TYPE_CHECKING:
-    from turnwise.editors.acp.prompts import PromptBlock
+    from turnwise.editors.acp.session import PromptBlock
 
 MAX_SESSIONS = 64  # open at once: each holds what was read in its folder
 PAGE = 50

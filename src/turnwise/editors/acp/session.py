@@ -1,13 +1,30 @@
 """One session of an editor: the place it works in, its mode and model, and its turns, one at a time."""
 
 import asyncio
+import base64
+import binascii
 import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
+from urllib.parse import unquote, urlsplit
 
 import msgspec
-from acp.schema import ClientCapabilities, PromptResponse
+from acp.schema import (
+    BlobResourceContents,
+    ClientCapabilities,
+    EmbeddedResourceContentBlock,
+    ImageContentBlock,
+    PromptResponse,
+    ResourceContentBlock,
+    SessionConfigOptionBoolean,
+    SessionConfigOptionSelect,
+    SessionConfigSelectOption,
+    SessionMode,
+    SessionModeState,
+    TextContentBlock,
+    TextResourceContents,
+)
 from acp.schema import StopReason as AcpStop
 from acp.schema import Usage as AcpUsage
 
@@ -15,39 +32,201 @@ from turnwise.agent.results import RunResult
 from turnwise.agent.run_options import RunOptions
 from turnwise.agent.runs import Run
 from turnwise.base.clock import Clock
-from turnwise.coding_agent.asks import AskSurroundings
+from turnwise.coding_agent.asked_calls import AskSurroundings
 from turnwise.coding_agent.interruptible_run import typed_parts
+from turnwise.coding_agent.last_exchange import SessionSpent
 from turnwise.coding_agent.mentions import PromptPart
 from turnwise.coding_agent.model_names import Offers, another_model, choice_of
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.pending_calls import dropped_line, pending_of
 from turnwise.coding_agent.remedies import FailedModel, describe_end
-from turnwise.coding_agent.session_usage import SessionSpent
 from turnwise.coding_agent.spending_settings import model_limits_of
-from turnwise.coding_agent.text import clean_line, clean_row
+from turnwise.coding_agent.text import clean_line, clean_row, visible_line
 from turnwise.coding_agent.turn_notes import runs_before
 from turnwise.coding_agent.workplace import FaceTerms, Workplace, furnish
-from turnwise.editors.acp.choices import MODES, USUAL, ModeName
 from turnwise.editors.acp.editor_asks import AskMeans, EditorApprover
-from turnwise.editors.acp.editor_updates import EditorTeller, usage_update
+from turnwise.editors.acp.editor_updates import EditorTeller, SaidPiece, Updates, usage_update
 from turnwise.editors.acp.plans import plan_tool
-from turnwise.editors.acp.prompts import EditorPrompt
 from turnwise.editors.acp.terminals import in_terminal, runs_in_editor
 from turnwise.editors.acp.unsaved_files import with_unsaved
-from turnwise.editors.acp.updates import SaidPiece, Updates
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
-from turnwise.rules.permissions import Policy
+from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.running.tools import Tool
 from turnwise.settings.settings import read_layers
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.vocab import StopReason, ToolCall
-from turnwise.vocab.file_names import is_text
+from turnwise.tools.workspace.read_tool import MAX_IMAGE_BYTES
+from turnwise.vocab import File, StopReason, Text, ToolCall
+from turnwise.vocab.file_names import is_text, shown_name
 
 if TYPE_CHECKING:
+    from acp.schema import AudioContentBlock
+
+    PromptBlock = (
+        TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
+    )
     from collections.abc import Callable, Coroutine
 
     from acp.agent.connection import AgentSideConnection
+
+# What a person chooses at the editor: what may run without asking (the mode), and the model.
+
+
+EditorOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
+ModeName = Literal["read-only", "ask", "edits"]
+MODE, MODEL = "mode", "model"  # ids of the two options
+MAX_MODELS = 200
+
+
+class EditorMode(NamedTuple):
+    """`rules` come after all others: they tighten whatever these say, and loosen only what no pattern forbids. `allow_hint` says
+    how a person allows what the mode denies; empty for the usual words."""
+
+    name: str
+    description: str
+    rules: tuple[PermissionRule, ...] = ()
+    allow_hint: str = ""
+
+
+def _rules(mode: str, **verdicts: Literal["allow", "deny"]) -> tuple[PermissionRule, ...]:
+    where = f"the editor's mode `{mode}`"
+    return tuple(
+        [
+            PermissionRule(verdict=verdict, effect=effect, source="command line", where=where)
+            for effect, verdict in verdicts.items()
+        ]
+    )
+
+
+MODES: Mapping[ModeName, EditorMode] = {
+    "read-only": EditorMode(
+        "Read only",
+        "Nothing is written and no command runs.",
+        _rules("read-only", write="deny", execute="deny"),
+        "set another mode of this session in the editor",
+    ),
+    "ask": EditorMode("Ask", "Your rules hold; otherwise you are asked before files change and commands run."),
+    "edits": EditorMode(
+        "Edits allowed",
+        "Files in the folder are changed without asking; you are still asked about commands and guarded files.",
+        _rules("edits", write="allow"),
+    ),
+}
+USUAL: ModeName = "ask"
+
+
+def is_mode(name: object) -> TypeGuard[ModeName]:
+    return isinstance(name, str) and name in MODES
+
+
+def mode_state(mode: ModeName) -> SessionModeState:
+    modes = [SessionMode(id=id, name=one.name, description=one.description) for id, one in MODES.items()]
+    return SessionModeState(current_mode_id=mode, available_modes=modes)
+
+
+def options_of(mode: ModeName, *, model: str, offered: Sequence[str]) -> list[EditorOption]:
+    """The same mode, and the model, as options. `offered` are names of the model's own provider."""
+    provider = model.partition(":")[0]
+    models = list(dict.fromkeys([model, *[f"{provider}:{name}" for name in offered[:MAX_MODELS]]]))
+    return [
+        SessionConfigOptionSelect(
+            type="select",
+            id=MODE,
+            name="Permissions",
+            category="mode",
+            current_value=mode,
+            options=[
+                SessionConfigSelectOption(value=id, name=one.name, description=one.description)
+                for id, one in MODES.items()
+            ],
+        ),
+        SessionConfigOptionSelect(
+            type="select",
+            id=MODEL,
+            name="Model",
+            category="model",
+            current_value=model,
+            options=[SessionConfigSelectOption(value=one, name=visible_line(one)) for one in models],
+        ),
+    ]
+
+
+# What an editor sends as a prompt, as parts for the model: the person's words, the files that they name, images.
+
+
+MAX_PROMPT_CHARACTERS = 4 * 1024 * 1024  # as much as `turnwise run` takes on standard input
+MAX_BLOCKS = 200
+MAX_SHOWN = 200
+MAX_URI = 8192
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+NOTE = "editor"  # what the message says of such a text, which is not the person's own words
+
+
+class EditorPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """`typed` are the person's words, in which `@name` stands for a file that they link; `given` is what came beside them."""
+
+    typed: str
+    given: tuple[Text | File, ...] = ()
+
+
+def read_blocks(blocks: "Sequence[PromptBlock]", *, workspace: WorkspacePaths) -> EditorPrompt:
+    """Raises CallerError for what is too much, or no content that turnwise takes."""
+    if len(blocks) > MAX_BLOCKS:
+        raise CallerError(f"the prompt has {len(blocks)} parts, more than {MAX_BLOCKS}")
+    typed: list[str] = []
+    given: list[Text | File] = []
+    for block in blocks:
+        match block:
+            case TextContentBlock(text=text):
+                typed.append(text)
+            case ResourceContentBlock(uri=uri):
+                typed.append(_link_of(uri, workspace=workspace))
+            case EmbeddedResourceContentBlock(resource=TextResourceContents(uri=uri, text=text)):
+                name = visible_line(uri)[:MAX_SHOWN]
+                given.append(Text(f"\n\n`{name}`, as the editor has it:\n\n{text}", note=NOTE))
+            case EmbeddedResourceContentBlock(resource=BlobResourceContents(blob=blob, mime_type=kind)):
+                given.append(_image(blob, kind=kind or ""))
+            case ImageContentBlock(data=data, mime_type=kind):
+                given.append(_image(data, kind=kind))
+            case _:
+                raise CallerError("turnwise takes text, images, links to files and embedded texts, and no audio")
+    prompt = EditorPrompt(typed="".join(typed), given=tuple(given))
+    size = len(prompt.typed) + sum(len(part.text) for part in given if isinstance(part, Text))
+    if size > MAX_PROMPT_CHARACTERS:
+        raise CallerError(
+            f"the prompt has {size:,} characters, more than {MAX_PROMPT_CHARACTERS:,}: link the file instead"
+        )
+    if not prompt.typed.strip() and not prompt.given:
+        raise CallerError("the prompt is empty: write what the model shall do")
+    return prompt
+
+
+def _link_of(uri: str, *, workspace: WorkspacePaths) -> str:
+    """A link to a file as a mention of it, which is judged and put in like one that was typed; any other as it stands."""
+    try:
+        parts = urlsplit(uri) if len(uri) <= MAX_URI else None
+    except ValueError:
+        parts = None
+    if parts is None or parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return f" {visible_line(uri)[:MAX_URI]} "
+    path = unquote(parts.path, errors="surrogateescape")
+    if any(char in path for char in '"\n\0') or not path.startswith("/"):
+        return f" {visible_line(shown_name(path))} "
+    root = str(workspace.root)
+    name = Path(path).relative_to(root).as_posix() if Path(path).is_relative_to(root) else path
+    return f' @"{shown_name(name)}" '
+
+
+def _image(data: str, *, kind: str) -> File:
+    if kind not in IMAGES:
+        raise CallerError(f"`{visible_line(kind)[:MAX_SHOWN]}` is no image that turnwise takes: PNG, JPEG, GIF or WebP")
+    if len(data) > MAX_IMAGE_BYTES * 4 // 3 + 4:
+        raise CallerError(f"the image has more than {MAX_IMAGE_BYTES:,} bytes: make a smaller one")
+    try:
+        return File(media_type=kind, data=base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        raise CallerError("the image is no base64") from None
+
 
 # What the protocol has a word for; every other way to end has an answer, and a note that says which limit it was.
 STOPS: "Mapping[StopReason, AcpStop]" = {

@@ -14,7 +14,7 @@ from turnwise.coding_agent.asked_calls import NotWhole
 from turnwise.coding_agent.model_names import Offers
 from turnwise.coding_agent.permissions import rule_said
 from turnwise.coding_agent.undo_changes import find_turn_back, lines_of, results_of, take_back
-from turnwise.editors.acp.call_display import Content, told
+from turnwise.editors.acp.editor_updates import Content, told
 from turnwise.errors import CallerError, ToolFault
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from turnwise.base.clock import Clock, ends_in_time
 from turnwise.coding_agent.text import visible_line
 from turnwise.errors import CallerError, ToolFault
 from turnwise.running.grants import seconds_of
-from turnwise.running.progress import telling
 from turnwise.running.tools import Arguments, Tool
+from turnwise.running.working_call import telling
 from turnwise.settings.settings import Layer
 from turnwise.tools.workspace.shell import KEPT_BYTES, BashArguments
 from turnwise.vocab import ToolCall

@@ -7,7 +7,7 @@ from typing import cast
 
 import msgspec
 
-from turnwise.coding_agent.foreign_folders import MAX_PATH, foreign_folder
+from turnwise.coding_agent.folder import MAX_PATH, foreign_folder
 from turnwise.coding_agent.text import visible_line
 from turnwise.errors import CallerError
 from turnwise.rules.permission_paths import is_inside

@@ -9,14 +9,18 @@ from mcp_types import ElicitRequestFormParams, ElicitResult
 
 from turnwise.base.clock import Clock
 from turnwise.coding_agent.asked_calls import (
+    AskSurroundings,
     NotWhole,
     answer_to,
     answered_in_order,
+    as_it_is_now,
     confusables_in,
     in_own_time,
+    is_allowed,
     refusal_of,
+    rules_said,
+    why_of,
 )
-from turnwise.coding_agent.asks import AskSurroundings, as_it_is_now, is_allowed, rules_said, why_of
 from turnwise.coding_agent.text import visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules

@@ -1,33 +1,116 @@
 """One run that a client asked for: from its wish to its result, whoever listens meanwhile."""
 
 import asyncio
+import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import msgspec
+from mcp_types import CallToolResult, TextContent
 
+from turnwise.agent.formatting import many
 from turnwise.agent.results import RunResult
 from turnwise.agent.run_options import RunOptions
 from turnwise.agent.runs import Run
 from turnwise.base.clock import Clock
-from turnwise.coding_agent.asks import AskSurroundings
+from turnwise.coding_agent.asked_calls import MAX_TITLE, AskSurroundings, title_of
 from turnwise.coding_agent.folder import settings_of_run
 from turnwise.coding_agent.model_names import another_model
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.remedies import FailedModel, describe_end
-from turnwise.coding_agent.run_events import DeniedCall, denied_in
+from turnwise.coding_agent.run_events import DeniedCall, denied_in, result_fields
 from turnwise.coding_agent.run_servers import servers_of_run
-from turnwise.coding_agent.text import clean_line, visible_line
+from turnwise.coding_agent.text import clean_answer, clean_line, shortened, visible_line
 from turnwise.coding_agent.workplace import FaceTerms, Workplace, furnish
 from turnwise.editors.mcp.arguments import AS_STARTED, PERMISSIONS, READ_ONLY, RunWish, lowered
 from turnwise.editors.mcp.client_asks import ClientApprover, Questions
-from turnwise.editors.mcp.progress import Progress
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
-from turnwise.running.watcher_events import ToolsetNoted, WatcherEvent
+from turnwise.rules.last_step import FAILED, exit_code
+from turnwise.running.watcher_events import (
+    AskOpened,
+    AttemptDiscarded,
+    ChildSeen,
+    RequestStarted,
+    RunNoted,
+    ToolProgress,
+    ToolsetNoted,
+    ToolStarted,
+    WatcherEvent,
+)
 from turnwise.settings.options import RunSettings
 from turnwise.settings.settings import Layer, read_layers
+from turnwise.vocab import StopReason
+
+# What a client is told while a run works: one line at a time, the latest, and only where it wants any.
+
+
+TellClient = Callable[[float, str], Awaitable[None]]
+"""Tells the client a number, which grows, and a line."""
+
+
+class Progress:
+    """Watches a run. Between two lines that are sent, only the latest is kept: a slow client holds nothing up."""
+
+    def __init__(self) -> None:
+        self._report: TellClient | None = None
+        self._line = ""
+        self._steps = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def report_to(self, report: TellClient | None) -> None:
+        """From now on; None: to nobody."""
+        self._report = report
+        if report is not None:
+            self._send_soon()
+
+    def see(self, seen: WatcherEvent) -> None:
+        if line := line_of(seen):
+            self._line = line
+            self._steps += 1
+            self._send_soon()
+
+    async def flush(self) -> None:
+        while self._task is not None:
+            await asyncio.wait((self._task,))
+
+    def _send_soon(self) -> None:
+        if self._task is None and self._report is not None and self._line:
+            self._task = asyncio.create_task(self._send())
+
+    async def _send(self) -> None:
+        try:
+            with contextlib.suppress(ConnectionError):
+                while self._line and self._report is not None:
+                    line, self._line = self._line, ""
+                    await self._report(float(self._steps), line)
+        finally:
+            self._task = None
+
+
+def line_of(seen: WatcherEvent, *, path: tuple[str, ...] = ()) -> str:
+    """Empty for what needs no line."""
+    match seen:
+        case ChildSeen(path=names, seen=inner):
+            return line_of(inner, path=names)
+        case RequestStarted(number=number, step=step):
+            said = f"step {step}: request {number}"
+        case ToolStarted(call=call):
+            return title_of(call, path=path)
+        case ToolProgress(line=line):
+            said = line
+        case AskOpened(call=call):
+            said = f"asking about {call.name}"
+        case AttemptDiscarded(retry_in_s=retry_in_s):
+            said = f"the request failed and is sent again in {retry_in_s:g} s"
+        case ToolsetNoted(text=text) | RunNoted(text=text):
+            said = text
+        case _:
+            return ""
+    return shortened(" › ".join([*path, said]), limit=MAX_TITLE)
+
 
 AGAIN = "turnwise mcp serve"
 ALLOW_HINT = (
@@ -158,3 +241,141 @@ class ServedRun:
             servers=servers_of_run(given, asks=None, clock=means.clock),
             face=FaceTerms(rules=PERMISSIONS[permissions], allow_hint=hint),
         )
+
+
+# What a call of `run` or `decode` gives back: the same once as data, with a schema, and once as text.
+
+
+MAX_DENIED = 100  # that are listed one by one
+MAX_NOTES = 50
+
+_COUNT = {"type": "integer", "minimum": 0}
+_TEXT = {"type": "string"}
+_TOKENS = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
+
+
+def _object(properties: dict[str, object], *, required: list[str] | None = None) -> dict[str, object]:
+    return {"type": "object", "properties": properties, "required": required or list(properties)}
+
+
+def _list_of(item: dict[str, object]) -> dict[str, object]:
+    return {"type": "array", "items": item}
+
+
+RUN_OUTPUT = _object(
+    {
+        "answer": {**_TEXT, "description": "The model's answer, or why there is none."},
+        "outcome": {**_TEXT, "description": "How the run ended, in words."},
+        "stop_reason": {"enum": [reason.value for reason in StopReason]},
+        "complete": {
+            "type": "boolean",
+            "description": "false: the answer rests on less than the model wanted to know.",
+        },
+        "why_incomplete": _TEXT,
+        "fault": {"type": ["object", "null"], "description": "How the provider failed."},
+        "exit_code": {**_COUNT, "description": "What `turnwise run` would have ended with."},
+        "requests": {**_COUNT, "description": "HTTP requests of the run and its sub-agents."},
+        "usage": {
+            **_object({name: dict(_COUNT) for name in _TOKENS}),
+            "description": "Tokens of the run without its sub-agents; `children` has theirs.",
+        },
+        "cost_usd": {
+            "type": ["string", "null"],
+            "description": "US dollars of all requests, sub-agents' and failed ones too. null: a price is not known.",
+        },
+        "known_cost_usd": {**_TEXT, "description": "The part of it whose prices are known."},
+        "session": {**_TEXT, "description": "For `turnwise sessions show` and `turnwise run --session`."},
+        "denied": _list_of(
+            _object({"path": _list_of(dict(_TEXT)), "name": dict(_TEXT), "why": dict(_TEXT)}),
+        ),
+        "denied_in_all": _COUNT,
+        "children": _list_of({"type": "object"}),
+        "notes": _list_of(dict(_TEXT)),
+    }
+)
+
+DECODE_OUTPUT = _object(
+    {
+        "text": _TEXT,
+        "reasoning": _TEXT,
+        "refusal": _TEXT,
+        "tool_calls": _list_of(
+            _object(
+                {
+                    "id": dict(_TEXT),
+                    "name": dict(_TEXT),
+                    "arguments_raw": dict(_TEXT),
+                    "arguments": {"description": "null unless `state` is `complete`."},
+                    "state": dict(_TEXT),
+                }
+            )
+        ),
+        "finish_reason": {"type": ["string", "null"]},
+        "provider_finish_reason": {"type": ["string", "null"]},
+        "usage": {"type": ["object", "null"]},
+        "error": {"type": ["object", "null"]},
+        "repairs": _list_of(_object({"kind": dict(_TEXT), "where": dict(_TEXT), "what": dict(_TEXT)})),
+        "repairs_in_all": _COUNT,
+    },
+    required=["text", "reasoning", "tool_calls", "finish_reason", "error", "repairs", "repairs_in_all"],
+)
+
+
+def failed(why: str) -> CallToolResult:
+    """A result that says what was wrong and what to do."""
+    return CallToolResult(content=[TextContent(type="text", text=why)], is_error=True)
+
+
+def run_result(served: Served) -> CallToolResult:
+    """The run's result; an error where it came to no answer, with its bill all the same."""
+    result = served.result
+    fields = result_fields(result, denied=served.denied[:MAX_DENIED])
+    data = {
+        "answer": result.text,
+        "outcome": served.said,
+        **{
+            name: fields[name]
+            for name in ("stop_reason", "complete", "why_incomplete", "fault", "usage", "cost_usd", "session")
+        },
+        "exit_code": exit_code(result.stop_reason, complete=result.complete),
+        "requests": result.cost.requests,
+        "known_cost_usd": result.cost.usd,
+        "denied": fields["denied"],
+        "denied_in_all": len(served.denied),
+        "children": fields["children"],
+        "notes": served.notes[:MAX_NOTES],
+    }
+    is_error = result.stop_reason in FAILED
+    answer = clean_answer(result.text)  # a client may show the text at a terminal; the data have every character
+    lines = [f"{served.said}: {answer}" if is_error else answer, f"[turnwise] {_line_of(served)}"]
+    if served.denied:
+        names = ", ".join(dict.fromkeys([visible_line(" › ".join([*one.path, one.name])) for one in served.denied]))
+        lines.append(f"[turnwise] denied, and not run: {names}. {visible_line(served.denied[0].why)}")
+    lines += [f"[turnwise] {visible_line(note)}" for note in served.notes[:MAX_NOTES]]
+    return _result(data, text="\n\n".join(lines), is_error=is_error)
+
+
+def decode_result(data: dict[str, object], *, is_stream: bool, family: str) -> CallToolResult:
+    """What the stream holds; an error where it is no stream of that family."""
+    text = msgspec.json.encode(data).decode()
+    if not is_stream:
+        text = f"this is no stream of `{visible_line(family)}`, or its beginning is missing: {text}"
+    return _result(data, text=text, is_error=not is_stream)
+
+
+def _line_of(served: Served) -> str:
+    result = served.result
+    cost = "cost unknown" if result.cost_usd is None else f"{result.cost_usd} US dollars"
+    end = result.stop_reason.value if result.complete else f"{result.stop_reason.value}, not complete"
+    return f"{end}; {many(result.cost.requests, 'request')}, {cost}; session {result.session}"
+
+
+def _result(data: dict[str, object], *, text: str, is_error: bool) -> CallToolResult:
+    plain = cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(data)))
+    content = TextContent(type="text", text=_readable(text))
+    return CallToolResult(content=[content], structured_content=plain, is_error=is_error)
+
+
+def _readable(text: str) -> str:
+    """Half of a surrogate pair cannot be sent."""
+    return text.encode(errors="replace").decode()

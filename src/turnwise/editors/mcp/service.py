@@ -34,8 +34,16 @@ from turnwise.coding_agent.text import clean_line, visible_line
 from turnwise.editors.mcp.arguments import RunWish, may_swap, read_run, run_schema
 from turnwise.editors.mcp.client_asks import Question
 from turnwise.editors.mcp.decode_tool import SCHEMA, Decodes, read_decode
-from turnwise.editors.mcp.results import DECODE_OUTPUT, RUN_OUTPUT, decode_result, failed, run_result
-from turnwise.editors.mcp.runs import Served, ServedRun, ServeMeans
+from turnwise.editors.mcp.runs import (
+    DECODE_OUTPUT,
+    RUN_OUTPUT,
+    Served,
+    ServedRun,
+    ServeMeans,
+    decode_result,
+    failed,
+    run_result,
+)
 from turnwise.editors.mcp.streams import client_streams
 from turnwise.errors import CallerError, TurnwiseError
 from turnwise.vocab.file_names import shown_name

@@ -17,7 +17,7 @@ from turnwise.base.own_pipes import (
     LongLine,
     RequestDoor,
 )
-from turnwise.tools.mcp.message_streams import Deliver, Streams, message_streams
+from turnwise.tools.mcp.protocol_repair import Deliver, Streams, message_streams
 from turnwise.wire.json_fields import UNREADABLE
 
 # Where libraries write it: before the arguments, or at the very end.

@@ -6,45 +6,126 @@ was carried out. So a record that is written again is either the same when writt
 (`append.py`).
 """
 
+import functools
 import math
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import LiteralString, NoReturn, cast
 
+import msgspec
 import psycopg
 from psycopg import errors
 
 from turnwise.errors import JournalFailed, JournalRefused, TurnwiseBug
 from turnwise.journal.failures import KEEP_OPEN
-from turnwise.journal.postgres.address import DatabaseAddress, read_address
-from turnwise.journal.postgres.append import append, without_what_stands
+from turnwise.journal.ledger import LEAVES, STAYED, Value, update_of, values_before
 from turnwise.journal.postgres.connection import (
     STATEMENT_S,
     USUAL_WAITS,
     BoundedConnection,
+    DatabaseAddress,
     PostgresRows,
     SpokenConnection,
     Waits,
     connect,
     is_lost,
+    read_address,
     spoken,
 )
 from turnwise.journal.postgres.schema import bring_up_to_date, refuse_newer
-from turnwise.journal.store_thread import StoreThread, WouldWait
 from turnwise.journal.stores import (
     PROGRESS,
     BatchWritten,
     Dialect,
+    EventRow,
     FoundRows,
     JournalConnection,
     PenBatch,
     Statement,
+    StoreThread,
     T,
     Values,
+    WouldWait,
 )
-from turnwise.settings.durability import Durability
+from turnwise.settings.options import Durability
+
+# What a turn writes, as one statement: fenced, all or none, one round trip, and never twice.
+
+
+NEWS = "turnwise_records"  # the channel on which those who follow a session hear of its records
+
+
+def append(batch: PenBatch, *, cursor: PostgresRows) -> BatchWritten:
+    """Raises psycopg's UniqueViolation where a record of that number stands already, and writes nothing then."""
+    became = [update_of(entry, row_id=row) for entry, row in batch.became]
+    values: list[Value] = []
+    for _, given in became:
+        values += given
+    values += batch.stayed
+    values += (batch.number, batch.epoch)
+    for event in batch.events:
+        values += (event.seq, event.kind, event.body, event.time)
+    if batch.leaves is not None:
+        values += values_before(batch.leaves)
+    statement = _statement(
+        tuple([update for update, _ in became]), len(batch.stayed), len(batch.events), batch.leaves is not None
+    )
+    ours, row, _ = cast("tuple[int, int | None, str | None]", cursor.execute(statement, values).fetchone())
+    return BatchWritten(ours == 1, row)
+
+
+@functools.lru_cache(maxsize=256)
+def _statement(became: tuple[str, ...], stayed: int, events: int, leaves: bool) -> LiteralString:
+    """The row of the turn is locked, so a take-over waits until this stands, and what comes after a take-over finds no row.
+    Later parts read the turn only: statements in a `with` do not see what the others change. Whoever follows the turn has said so
+    in its row. A turn that nobody follows tells nobody: a NOTIFY makes all commits of the database wait for each other."""
+    parts = [f"b{place} as ({update})" for place, update in enumerate(became)]
+    parts += [f"s{place} as ({STAYED})" for place in range(stayed)]
+    parts.append(
+        "t as (select number, epoch, session, watched_until from turn"
+        " where number = ? and epoch = ? and status = 'running' for no key update)"
+    )
+    if events:
+        rows = ", ".join(["(?::integer, ?, ?, ?::double precision)"] * events)
+        parts.append(
+            "e as (insert into record (turn, seq, epoch, kind, body, t)"
+            " select t.number, v.seq, t.epoch, v.kind, v.body, v.t"
+            f" from t, (values {rows}) as v (seq, kind, body, t))"
+        )
+    if leaves:
+        parts.append(f"l as ({LEAVES.replace('values (', 'select ').removesuffix(')')} from t returning id)")
+    row = "(select id from l)" if leaves else "null::bigint"
+    told = f"(select pg_notify('{NEWS}', session) from t where watched_until > clock_timestamp())"
+    return spoken(f"with {', '.join(parts)} select (select count(*) from t), {row}, {told}")
+
+
+def without_what_stands(batch: PenBatch, *, connection: BoundedConnection) -> tuple[PenBatch, BatchWritten | None]:
+    """What of the batch is still to be written, and, where all of its records stand, what writing it gave.
+
+    An attempt whose connection was lost stands as a whole or not at all. Raises TurnwiseBug where another record has its number.
+    """
+    if not batch.events:
+        return batch, None
+    rows = connection.execute(
+        "select seq, epoch, body from record where turn = %s and seq = any(%s)",
+        (batch.number, [event.seq for event in batch.events]),
+    ).fetchall()
+    standing = {seq: (epoch, body) for seq, epoch, body in rows}
+    missing: list[EventRow] = []
+    for event in batch.events:
+        if event.seq not in standing:
+            missing.append(event)
+        elif standing[event.seq] != (batch.epoch, event.body):
+            raise TurnwiseBug(f"another record stands as number {event.seq} of turn `{batch.turn}`")
+    if missing or batch.leaves is None:
+        return msgspec.structs.replace(batch, events=missing), None if missing else BatchWritten(True)
+    row = connection.execute(
+        "select max(id) from request where turn = %s and number = %s", (batch.leaves.turn, batch.leaves.number)
+    ).fetchone()
+    return batch, BatchWritten(True, None if row is None else row[0])
+
 
 AGAIN_S = 0.05
 GIVEN_UP = "gave no answer: what came before waited for it in vain"
@@ -316,3 +397,63 @@ def raise_explained(error: psycopg.Error, address: DatabaseAddress) -> NoReturn:
             raise TurnwiseBug(f"{name}: {text}") from None
         case _:
             raise JournalFailed(f"{name} cannot be used: {text}") from None
+
+
+# Hearing of new records of one session. Whatever fails here costs time only: who follows looks by itself, too.
+
+
+WATCHED_S = 30.0  # that a turn tells of its records, from the last word of one who follows
+SAY_AGAIN_S = 10.0
+TRY_AGAIN_S = 1.0
+
+
+class RecordNews:
+    """`open` it from time to time: it connects where it has to, and says that somebody follows. Whoever has no right to write is
+    not told, and looks."""
+
+    def __init__(self, dsn: str, *, session: str) -> None:
+        self._address = read_address(dsn)
+        self._session = session
+        self._connection: BoundedConnection | None = None
+        self._again_s = 0.0
+
+    def open(self) -> int | None:
+        """A socket that can be read as soon as there is news; None where there is none now."""
+        now = time.monotonic()
+        if now >= self._again_s:
+            self._again_s = now + self._say_so()
+        return None if self._connection is None or self._connection.closed else self._connection.fileno()
+
+    def _say_so(self) -> float:
+        """After how many seconds it is to be said again."""
+        try:
+            if self._connection is None or self._connection.closed:
+                self._connection = connect(self._address)
+                self._connection.execute(f"listen {NEWS}")
+            self._connection.execute(
+                "update turn set watched_until = clock_timestamp() + make_interval(secs => %s)"
+                " where session = %s and status in ('queued', 'running', 'waiting')",
+                (WATCHED_S, self._session),
+            )
+            return SAY_AGAIN_S
+        except psycopg.errors.InsufficientPrivilege:
+            return SAY_AGAIN_S
+        except psycopg.Error:
+            self.close()
+            return TRY_AGAIN_S
+
+    def take(self) -> bool:
+        """Whether what has come is of the session."""
+        if self._connection is None:
+            return False
+        try:
+            found = [one.payload == self._session for one in self._connection.notifies(timeout=0)]
+        except psycopg.Error:
+            self.close()
+            return True
+        return any(found)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -12,8 +12,7 @@ from turnwise.lab.endpoint_check.meanings import ORDER, Weight, meaning_of
 from turnwise.lab.endpoint_check.observed import LearnedField, Observed
 from turnwise.lab.endpoint_check.probes import NAMES
 from turnwise.lab.endpoint_check.shapes import OF_THE_WAY, shapes_of
-from turnwise.rules.output import Misfits, judge_output
-from turnwise.rules.schema import decode_strictly, schema_errors
+from turnwise.rules.schema import Misfits, decode_strictly, judge_output, schema_errors
 from turnwise.vocab import (
     ArgumentsState,
     FaultKind,

@@ -51,20 +51,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from turnwise._version import __version__
 from turnwise.base.clock import Clock, sleep
-from turnwise.base.serving_depth import passed_on
+from turnwise.base.processes import passed_on
 from turnwise.errors import ToolFault
 from turnwise.running.grants import turn_at_work
-from turnwise.running.own_model import NoAnswer, OwnModel
 from turnwise.running.tool_output import cut_middle
-from turnwise.settings.mcp_entries import ServerAddress, ServerCommand, ServerEntry, ServerObject
-from turnwise.tools.mcp.elicitation import elicit
+from turnwise.running.working_call import NoAnswer, OwnModel
+from turnwise.settings.mcp_files import ServerAddress, ServerCommand, ServerEntry, ServerObject
+from turnwise.tools.mcp.elicitation import OUTSIDE, AskingCall, CallAtServer, elicit
 from turnwise.tools.mcp.http import FORGOTTEN, http_streams, speaks_former_sse
-from turnwise.tools.mcp.message_streams import Deliver, message_streams
-from turnwise.tools.mcp.offered_tools import Listing, read_prompts, read_tools
+from turnwise.tools.mcp.offered_tools import Listing, parts_of, read_prompts, read_tools, resource_parts, said_by_server
 from turnwise.tools.mcp.processes import ServerProcess
-from turnwise.tools.mcp.protocol_repair import MAX_LEVELS, is_deeper, message_in
-from turnwise.tools.mcp.result_contents import parts_of, resource_parts, said_by_server
-from turnwise.tools.mcp.sampling import OUTSIDE, AskingCall, CallAtServer
+from turnwise.tools.mcp.protocol_repair import MAX_LEVELS, Deliver, is_deeper, message_in, message_streams
 from turnwise.tools.mcp.server_bounds import MAX_PAGES, MAX_TOOLS, LineCutter, McpFailure, UnaskedMeter
 from turnwise.tools.sandbox import Scratch
 from turnwise.vocab import File, Text

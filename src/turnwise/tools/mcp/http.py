@@ -16,7 +16,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND, ErrorData, JSONRPCError
 
 from turnwise.base.clock import Clock
-from turnwise.settings.mcp_entries import ServerAddress
+from turnwise.settings.mcp_files import ServerAddress
 from turnwise.tools.mcp.protocol_repair import mended
 from turnwise.tools.mcp.server_bounds import MAX_MESSAGE_BYTES, McpFailure, UnaskedMeter
 

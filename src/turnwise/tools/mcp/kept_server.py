@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from turnwise.base.clock import Clock, Overdue, Watchdog, sleep, wait_for_task
 from turnwise.base.threads import in_thread
 from turnwise.errors import CallerError, ToolFault
-from turnwise.running.own_model import OwnModel
 from turnwise.running.tool_output import cut_middle
-from turnwise.settings.mcp_entries import ServerAddress, ServerEntry
+from turnwise.running.working_call import OwnModel
+from turnwise.settings.mcp_files import ServerAddress, ServerEntry
 from turnwise.tools.mcp.server_bounds import (
     LISTING_S,
     MAX_PROMPT,
@@ -27,8 +27,8 @@ from turnwise.vocab import File, Text
 
 if TYPE_CHECKING:
     from turnwise.tools.mcp.connection import Connection
+    from turnwise.tools.mcp.elicitation import AskingCall
     from turnwise.tools.mcp.offered_tools import Listing
-    from turnwise.tools.mcp.sampling import AskingCall
 
 INSTALL = "MCP servers need an extra: pip install 'turnwise[mcp]'"
 ENDING_S = 4.5  # a little less than a toolset has for its end
@@ -168,7 +168,7 @@ class RunningServer:
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
         """The text of a prompt, filled in; of a very long one its beginning and its end. Raises ToolFault."""
-        from turnwise.tools.mcp.result_contents import content_parts
+        from turnwise.tools.mcp.offered_tools import content_parts
 
         try:
             async with Watchdog(self._clock, total_s=LISTING_S):

@@ -12,8 +12,8 @@ from turnwise.base.keeper import descendants, send
 from turnwise.base.processes import exit_of, signal_group
 from turnwise.base.programs import is_program
 from turnwise.errors import CallerError
-from turnwise.running.progress import last_line
-from turnwise.settings.mcp_entries import ServerCommand
+from turnwise.running.working_call import last_line
+from turnwise.settings.mcp_files import ServerCommand
 from turnwise.tools.mcp.server_bounds import CLOSE_INPUT_S, KILLED_S, TERM_S, McpFailure, Tail
 from turnwise.tools.sandbox import Sandbox, Scratch, Wrapped, find_sandbox
 

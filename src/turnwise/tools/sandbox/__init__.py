@@ -1,10 +1,9 @@
 """Running commands apart from the rest: in bubblewrap, else under Landlock with a seccomp filter, else so and saying so."""
 
-from turnwise.tools.sandbox.environment import command_environment, is_secret
+from turnwise.tools.sandbox.environment import Scratch, command_environment, is_secret
 from turnwise.tools.sandbox.git import CannotGuard, GitGuard, RestoredFiles
 from turnwise.tools.sandbox.sandbox_choice import Sandbox, find_sandbox
 from turnwise.tools.sandbox.sandbox_types import SandboxKind, Wrapped
-from turnwise.tools.sandbox.scratch import Scratch
 
 __all__ = [
     "CannotGuard",

@@ -12,10 +12,9 @@ from typing import Literal
 import msgspec
 
 from turnwise.base.programs import compiled_script
-from turnwise.tools.sandbox import landlock_rules
+from turnwise.tools.sandbox import landlock as landlock_rules
 from turnwise.tools.sandbox.git import guarded_paths, opened_paths
-from turnwise.tools.sandbox.resource_limits import KERNELS_SHARE
-from turnwise.tools.sandbox.sandbox_types import SandboxOrder, Wrapped, in_keeper
+from turnwise.tools.sandbox.sandbox_types import KERNELS_SHARE, SandboxOrder, Wrapped, in_keeper
 from turnwise.tools.sandbox.seccomp import can_filter, command_filter
 
 # Runtime folders hold the sockets of other programs; a few things in them are plain files that commands need.

@@ -10,9 +10,8 @@ from typing import cast
 
 from turnwise.base.programs import ProgramSearch
 from turnwise.rules.permission_facts import Access, CallFacts, PathFact, ShellFacts
-from turnwise.tools.sandbox.scratch import PrivateFolder
-from turnwise.tools.shell_judge.paths import Paths
-from turnwise.tools.shell_judge.readable import readable
+from turnwise.tools.sandbox.environment import PrivateFolder
+from turnwise.tools.shell_judge.paths import Paths, readable
 from turnwise.tools.shell_judge.repositories import environment_doubt
 from turnwise.tools.shell_judge.shell import inspect_script
 from turnwise.tools.workspace.previews import paths_of_call

@@ -11,9 +11,9 @@ import msgspec
 from turnwise.base.clock import Clock, Overdue, SystemClock, Watchdog
 from turnwise.base.programs import ProgramSearch
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.running.fact_finding import Inspector
+from turnwise.running.grants import Inspector
 from turnwise.running.tools import Tool
-from turnwise.tools.sandbox.scratch import PrivateFolder
+from turnwise.tools.sandbox.environment import PrivateFolder
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import Effect
 

@@ -1,19 +1,135 @@
 """Where the path of a call leads: links followed, `..` and `~` resolved, a missing tail kept."""
 
+import fnmatch
 import os
+import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import TypeVar, cast
+
+import msgspec
 
 from turnwise.base.private_folders import private_folder_of
-from turnwise.rules.guarded_names import is_secret
 from turnwise.rules.permission_facts import Access, PathFact
-from turnwise.rules.permission_paths import is_inside
-from turnwise.tools.sandbox.scratch import PrivateFolder
-from turnwise.tools.shell_judge.globs import SegmentGlob
-from turnwise.tools.shell_judge.readable import escaped, is_marked
-from turnwise.tools.shell_judge.searches import Looked, Search
+from turnwise.rules.permission_paths import is_inside, is_secret
+from turnwise.tools.sandbox.environment import PrivateFolder
+from turnwise.tools.shell_judge.word_spelling import SegmentGlob
+from turnwise.tools.shell_judge.wrappers import CommandWords
 from turnwise.tools.workspace.output import is_gone_output
 from turnwise.vocab.file_names import marked
+
+# What a command that searches all files below a folder would look at.
+
+
+# Of ripgrep: a line with `!` brings back what is passed over, hidden files too (its guide, Automatic filtering).
+_IGNORE_FILES = (".ignore", ".rgignore", ".gitignore", ".git/info/exclude")
+MAX_IGNORE_BYTES = 64 * 1024
+_LINKING = frozenset({"grep", "egrep", "fgrep"})
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """`hidden`: files whose names begin with a dot are shown as well. `follows`: symbolic links below the folder, too."""
+
+    hidden: bool
+    follows: bool = False
+
+
+def search_of(words: CommandWords, *, environment: Collection[str]) -> Search | None:
+    """The search that a command is; None where it is none. `environment` are the names of the variables that it inherits."""
+    name = words[0].text if words and words[0].literal else ""
+    options = [word.text for word in words[1:] if word.text.startswith("-")]
+    if name == "rg" and "RIPGREP_CONFIG_PATH" in environment and "--no-config" not in options:
+        return Search(hidden=True, follows=True)  # the file may say so
+    if name == "rg":
+        return Search(hidden=False, follows=any(_has(text, letter="L", long="--follow") for text in options))
+    if name == "diff":  # of two folders it shows the files
+        return Search(hidden=True, follows=True)
+    if name in _LINKING and any("r" in text or "R" in text for text in options):
+        return Search(hidden=True, follows=any(_has(text, letter="R", long="--dereference") for text in options))
+    return None
+
+
+def _has(text: str, *, letter: str, long: str) -> bool:
+    return text.startswith(long) if text.startswith("--") else letter in text
+
+
+class Looked:
+    """Which names a search shows, folder by folder from the outside in."""
+
+    def __init__(self, folder: str, *, search: Search) -> None:
+        self._hidden = search.hidden
+        self._brought_back: list[str] = []
+        if not search.hidden:
+            for above in Path(folder).parents:
+                self._read(str(above))
+
+    def enter(self, place: str) -> None:
+        """Reads what the folder says of its names, before they are asked about."""
+        if not self._hidden:
+            self._read(place)
+
+    def shows(self, name: str) -> bool:
+        """Whether the search would show a file, or enter a folder, of that name."""
+        return (
+            self._hidden
+            or not name.startswith(".")
+            or any(fnmatch.fnmatch(name, pattern) for pattern in self._brought_back)
+        )
+
+    def _read(self, place: str) -> None:
+        for name in _IGNORE_FILES:
+            self._read_one(f"{place}/{name}")
+
+    def _read_one(self, path: str) -> None:
+        try:
+            if not os.path.isfile(path):  # noqa: PTH113
+                return
+            with open(path, "rb") as file:  # noqa: PTH123
+                lines = file.read(MAX_IGNORE_BYTES + 1)
+        except OSError:
+            return
+        if len(lines) > MAX_IGNORE_BYTES:
+            self._brought_back.append("*")
+        for line in lines.decode("utf-8-sig", "replace").splitlines():
+            if line.startswith("!"):
+                pattern = re.sub(r"\{.*\}", "*", line[1:].strip()).replace("\\", "")
+                self._brought_back += [part for part in pattern.split("/") if part]
+
+
+# Names that are no UTF-8, as text that a journal, an ask and a provider can carry.
+
+
+T = TypeVar("T")
+
+_BYTE = re.compile("[\udc80-\udcff]")  # how Python holds a byte of a name that it cannot decode (PEP 383)
+_UNWRITABLE = re.compile("[\ud800-\udfff]")
+
+
+def escaped(text: str) -> str:
+    """The text with `\\xff` for such a byte; the very same where there is none, as what is a default is not written."""
+    if _UNWRITABLE.search(text) is None:
+        return text
+    told = _BYTE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+    return told.encode("utf-8", "backslashreplace").decode()
+
+
+def is_marked(path: str) -> bool:
+    return "//" in path
+
+
+def readable(value: T) -> T:
+    """The same facts, every text in them escaped."""
+    found: object = value
+    if isinstance(value, str):
+        found = escaped(value)
+    elif isinstance(value, tuple):
+        found = tuple([readable(one) for one in cast("tuple[object, ...]", value)])
+    elif isinstance(value, msgspec.Struct):
+        fields = {name: readable(cast("object", getattr(value, name))) for name in value.__struct_fields__}
+        found = msgspec.structs.replace(value, **fields)
+    return cast("T", found)
+
 
 MAX_PATH_CHARS = 4096  # PATH_MAX of Linux
 MAX_GLOB_ENTRIES = 2000  # looked at for one word

@@ -8,25 +8,21 @@ from turnwise.running.tools import Arguments, Tool
 from turnwise.tools.workspace import (
     edit_tool as editing,
 )
-from turnwise.tools.workspace import (
-    list_tool as listing,
-)
+from turnwise.tools.workspace import edit_tool as writing
 from turnwise.tools.workspace import (
     patch_tool as patching,
 )
 from turnwise.tools.workspace import (
     read_tool as reading,
 )
+from turnwise.tools.workspace import search_tool as listing
 from turnwise.tools.workspace import (
     search_tool as searching,
 )
-from turnwise.tools.workspace import (
-    write_tool as writing,
-)
 from turnwise.tools.workspace.instructions import instructions_for, with_instructions
-from turnwise.tools.workspace.interrupted_changes import told_of_change
 from turnwise.tools.workspace.offers import make_tool
 from turnwise.tools.workspace.paths import WorkspacePaths
+from turnwise.tools.workspace.plans import told_of_change
 from turnwise.tools.workspace.shell import MAX_S, BashArguments, Shell
 
 GRACE_S = 5.0  # `bash`, `list` and `search` end by their own deadline, with what they have
@@ -74,7 +70,7 @@ def workspace_tools(
         ),
         changing(
             "write",
-            description=writing.DESCRIPTION,
+            description=writing.WRITE_DESCRIPTION,
             takes=writing.WriteArguments,
             function=lambda given: writing.write(workspace, given),
         ),
@@ -98,7 +94,7 @@ def workspace_tools(
         ),
         make_tool(
             "list",
-            description=listing.DESCRIPTION,
+            description=listing.LIST_DESCRIPTION,
             takes=listing.ListArguments,
             function=list_folder,
             effect="read",

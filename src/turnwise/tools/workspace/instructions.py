@@ -11,10 +11,10 @@ from pathlib import Path
 
 from turnwise.base.unasked_files import LeftOut, read_unasked
 from turnwise.errors import ToolFault
-from turnwise.rules.guarded_names import is_secret
+from turnwise.rules.permission_paths import is_secret
 from turnwise.running.grants import is_for_program
-from turnwise.tools.workspace.folder_walk import is_ignored_file
 from turnwise.tools.workspace.paths import OTHERS_FOLDERS, WorkspacePaths
+from turnwise.tools.workspace.search_tool import is_ignored_file
 from turnwise.vocab import File, Message, Text, notes_of
 from turnwise.vocab.hidden_characters import shown
 

@@ -9,8 +9,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from turnwise.errors import ToolFault
-from turnwise.running.probes import CallProbe
-from turnwise.running.tools import Arguments, Tool
+from turnwise.running.tools import Arguments, CallProbe, Tool
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import ToolSpec
 from turnwise.vocab.file_names import given_name, shown_name

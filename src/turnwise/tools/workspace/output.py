@@ -7,7 +7,7 @@ from pathlib import Path
 
 from turnwise.base.private_folders import private_folder_of
 from turnwise.rules.permission_paths import is_inside
-from turnwise.running.progress import LOOKED_AT, OutputSink
+from turnwise.running.working_call import LOOKED_AT, OutputSink
 
 OUTPUTS = "outputs"  # where `Scratch` keeps them
 MAX_FILE_BYTES = 64 * 1024 * 1024  # of one command's output on disk

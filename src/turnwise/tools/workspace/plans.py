@@ -9,7 +9,7 @@ import msgspec
 from turnwise.errors import ToolFault
 from turnwise.tools.workspace.content import FileText, kind_of, text_of
 from turnwise.tools.workspace.paths import FoundFile, WorkspacePaths
-from turnwise.tools.workspace.staged_changes import FileChange, apply
+from turnwise.tools.workspace.staged_changes import FileChange, KeptFile, apply, content_at, digest
 
 
 class ChangePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,3 +96,25 @@ def refuse_special(path: Path, *, name: str) -> None:
         raise ToolFault(f"`{name}` is a folder")
     if not stat.S_ISREG(mode):
         raise ToolFault(f"`{name}` is no regular file (a device, pipe or socket)")
+
+
+# What became of a change of files whose process has died: the note of it says what was meant, the files' hashes what is.
+
+
+def told_of_change(workspace: WorkspacePaths, *, call: str) -> str | None:
+    """The call's result, in words for the model; None where it has changed nothing.
+
+    Raises ToolFault where that cannot be told, OSError where the disk refuses.
+    """
+    note = workspace.changes.of_call(call) if call else None
+    if note is None:
+        return None
+    names = ", ".join([f"`{file.shown}`" for file in note.files])
+    if not all(map(_has_it, note.files)):
+        raise ToolFault(f"{names} were changed again since")
+    return f"Changed {names}. (The process was interrupted behind the change; the files have it, whole.)"
+
+
+def _has_it(file: KeptFile) -> bool:
+    found = content_at(file.place.parent, name=file.place.name, base=file.root)
+    return (None if found is None else digest(found[0])) == file.after

@@ -7,14 +7,20 @@ import msgspec
 
 from turnwise.errors import ToolFault
 from turnwise.tools.workspace.content import kind_of, text_of
-from turnwise.tools.workspace.edit_tool import EditArguments, MultiEditArguments, plan_edit, plan_multi_edit
+from turnwise.tools.workspace.edit_tool import (
+    EditArguments,
+    MultiEditArguments,
+    WriteArguments,
+    plan_edit,
+    plan_multi_edit,
+    plan_write,
+)
 from turnwise.tools.workspace.offers import read_arguments
 from turnwise.tools.workspace.patch_tool import PatchArguments, plan_patch
 from turnwise.tools.workspace.patches import patched_paths
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.plans import ChangePlan
 from turnwise.tools.workspace.staged_changes import FileChange
-from turnwise.tools.workspace.write_tool import WriteArguments, plan_write
 from turnwise.vocab.hidden_characters import visible, visible_line
 
 WOULD_FAIL = "(the call would fail:"

@@ -8,9 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from turnwise.errors import ToolFault
-from turnwise.tools.workspace.content import FileText, image_type, kind_of, printable, text_of
+from turnwise.tools.workspace.content import FileText, LineSpan, image_type, kind_of, printable, text_of
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.seen import LineSpan
 from turnwise.vocab import File, Text
 
 MAX_LINES = 2000

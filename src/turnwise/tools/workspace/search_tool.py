@@ -1,19 +1,108 @@
 """The tool `search`: a regular expression over the files of a folder, by ripgrep where it is there, else by ourselves."""
 
+import importlib.util
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from turnwise.base.programs import ProgramSearch
+from turnwise.base.processes import run_group
+from turnwise.base.programs import HELPER, ProgramSearch
 from turnwise.errors import ToolFault
-from turnwise.rules import guarded_names
+from turnwise.rules import permission_paths as guarded_names
+from turnwise.running.grants import seconds_of
 from turnwise.tools.workspace.content import printable, text_of
-from turnwise.tools.workspace.folder_walk import ask_worker
-from turnwise.tools.workspace.paths import MAX_READ_BYTES, WorkspacePaths
+from turnwise.tools.workspace.paths import MAX_READ_BYTES, SKIPPED_FOLDERS, WorkspacePaths
+from turnwise.turn.endings import TURNS_TIME
+from turnwise.vocab.file_names import shown_name
+
+# Orders to the worker that walks folders and searches files, with a deadline and a bounded answer.
+
+
+WORKER = Path(__file__).with_name("search_worker.py")
+_HELD = Path("/proc/self/fd")
+_CAN_HOLD = _HELD.is_dir()
+
+Answer = TypeVar("Answer", bound=msgspec.Struct)
+
+
+async def ask_worker(
+    workspace: WorkspacePaths, start: Path, *, order: dict[str, object], takes: type[Answer], timeout_s: float
+) -> Answer:
+    """What the worker finds in the resolved folder `start`. Raises ToolFault where it takes longer, or the folder is gone."""
+    answer = bytearray()
+    timeout_s, is_turns = seconds_of(timeout_s)
+    order = order | {
+        "skipped": sorted(SKIPPED_FOLDERS),
+        "library": _library(),
+        "alarm_s": timeout_s + 1,  # after our own end of it, for where we are no more
+    }
+    try:
+        with workspace.disk.folder(start, base=workspace.base_of(start)) as folder:
+            # the folder that was judged and is held open, whatever its name leads to by now
+            place = _HELD / str(folder) if _CAN_HOLD else start
+            code = await run_group(
+                [*HELPER, "-W", "ignore", str(WORKER)],  # its answer is all that it says
+                cwd=place,
+                env={},
+                timeout_s=timeout_s,
+                on_output=answer.extend,
+                given=msgspec.json.encode(order | _ignore_rules(workspace, start)),
+            )
+    except TimeoutError:
+        why = TURNS_TIME if is_turns else "narrow the path or simplify the pattern"
+        raise ToolFault(f"it took longer than {round(timeout_s, 2):g} s: {why}") from None
+    except OSError as error:
+        raise ToolFault(f"`{workspace.show(start)}` cannot be looked into: {error.strerror}") from None
+    if code:
+        raise ToolFault(f"it failed: {answer.decode('utf-8', 'replace').strip().rpartition(chr(10))[2]}")
+    return msgspec.json.decode(answer, type=takes)
+
+
+class Ignored(msgspec.Struct, frozen=True):
+    """The worker's answer: whether a `.gitignore` names the file, or a folder that it lies in."""
+
+    ignored: bool
+
+
+async def is_ignored_file(workspace: WorkspacePaths, path: Path, *, timeout_s: float) -> bool:
+    """Whether a `.gitignore` names the file at the real `path`. Without any there, no process is started. Raises ToolFault where
+    it takes longer."""
+    if not _has_rules(path.parent, workspace=workspace):
+        return False
+    order: dict[str, object] = {
+        "task": "ignored",
+        "single": bytes(path.name, "utf-8", "surrogateescape").decode("latin-1"),
+    }
+    return (await ask_worker(workspace, path.parent, order=order, takes=Ignored, timeout_s=timeout_s)).ignored
+
+
+def _has_rules(start: Path, *, workspace: WorkspacePaths) -> bool:
+    folders = (start, *_folders_above(start, workspace=workspace)[1])
+    return any(os.path.lexists(folder / ".gitignore") for folder in folders)
+
+
+def _ignore_rules(workspace: WorkspacePaths, start: Path) -> dict[str, object]:
+    in_git, above = _folders_above(start, workspace=workspace)
+    return {"in_git": in_git, "above": [bytes(folder).decode("latin-1") for folder in above]}
+
+
+def _folders_above(start: Path, *, workspace: WorkspacePaths) -> tuple[bool, list[Path]]:
+    """Whether there is a repository, and which folders above have a say: up to its root, or else up to the workspace's."""
+    repository = next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
+    top = repository or (workspace.root if workspace.is_inside(start) else start)
+    above = [folder for folder in start.parents if folder == top or top in folder.parents]
+    return repository is not None, above[::-1]
+
+
+def _library() -> str:
+    """Where `pathspec` is; the worker is started without any such place."""
+    found = importlib.util.find_spec("pathspec")
+    return "" if found is None or found.origin is None else str(Path(found.origin).parents[1])
+
 
 MAX_MATCHES = 200
 MAX_LINE_CHARACTERS = 300
@@ -123,3 +212,55 @@ def _lines_of(workspace: WorkspacePaths, path: Path) -> list[str]:
         return []
     text = None if found is None else text_of(found.content)
     return [] if text is None else text.text.replace("\r\n", "\n").split("\n")
+
+
+# The tool `list`: what is in a folder.
+
+
+MAX_ENTRIES = 1000
+MAX_DEPTH = 12
+LIST_S = 15.0
+
+LIST_DESCRIPTION = """List a folder: folders end with `/`, files are followed by their size in bytes. `depth` goes into \
+subfolders; `glob` keeps the files whose name or path matches (`*.py`, `src/*.md`) and searches all subfolders. Files that \
+`.gitignore` names are left out."""
+
+_KINDS = {
+    "folder": "{}/",
+    "skipped": "{}/ (not looked into)",
+    "ignored": "{}/ (ignored by git, not looked into)",
+    "link": "{} (a link)",
+    "other": "{} (a device, pipe or socket)",
+}
+
+
+class ListArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="The folder, relative to the workspace")] = "."
+    depth: Annotated[int, Meta(ge=1, le=MAX_DEPTH, description="How many levels of folders to show")] = 1
+    glob: Annotated[str, Meta(description="Only files whose name or path matches this pattern")] = ""
+
+
+class FolderListing(msgspec.Struct, frozen=True):
+    """The worker's answer: path below the start (its bytes as Latin-1), kind and size (-1: unknown) of each entry."""
+
+    entries: list[tuple[str, str, int]]
+
+
+async def list_folder(workspace: WorkspacePaths, given: ListArguments, *, timeout_s: float = LIST_S) -> str:
+    start = workspace.existing(given.path, to_read=True)
+    if not start.is_dir():
+        raise ToolFault(f"`{given.path}` is a file: use `read`")
+    order: dict[str, object] = {
+        "task": "list",
+        "glob": given.glob,
+        "depth": MAX_DEPTH if given.glob else given.depth,
+        "max_entries": MAX_ENTRIES,
+    }
+    found = await ask_worker(workspace, start, order=order, takes=FolderListing, timeout_s=timeout_s)
+    lines = [
+        _KINDS.get(kind, f"{{}} ({size:,})").format(shown_name(os.fsdecode(path.encode("latin-1"))))
+        for path, kind, size in found.entries[:MAX_ENTRIES]
+    ]
+    if len(found.entries) > MAX_ENTRIES:
+        lines.append(f"[more than {MAX_ENTRIES} entries: list a subfolder, or give a `glob`]")
+    return "\n".join(lines) or ("no file matches" if given.glob else f"`{given.path}` is empty")

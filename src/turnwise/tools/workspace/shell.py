@@ -15,10 +15,9 @@ from turnwise.base.clock import Clock
 from turnwise.base.processes import run_group
 from turnwise.base.programs import ProgramSearch, is_program
 from turnwise.errors import ToolFault
-from turnwise.running.fact_finding import Inspector
-from turnwise.running.grants import programs_at_hand, runs_unasked, seconds_of
-from turnwise.running.progress import telling
+from turnwise.running.grants import Inspector, programs_at_hand, runs_unasked, seconds_of
 from turnwise.running.tools import Tool
+from turnwise.running.working_call import telling
 from turnwise.tools.sandbox import (
     CannotGuard,
     GitGuard,
@@ -28,10 +27,9 @@ from turnwise.tools.sandbox import (
     command_environment,
     find_sandbox,
 )
-from turnwise.tools.sandbox.environment import NOBODY_EDITS
-from turnwise.tools.sandbox.git_folders import GitFolders, find_git_folders
-from turnwise.tools.sandbox.resource_limits import CommandBounds, allowed_bounds, unasked_bounds
-from turnwise.tools.sandbox.scratch import PrivateFolder
+from turnwise.tools.sandbox.environment import NOBODY_EDITS, PrivateFolder
+from turnwise.tools.sandbox.git import GitFolders, find_git_folders
+from turnwise.tools.sandbox.sandbox_types import CommandBounds, allowed_bounds, unasked_bounds
 from turnwise.tools.shell_judge import inspector
 from turnwise.tools.workspace.output import MAX_FILES, Tape
 from turnwise.turn.endings import TURNS_TIME

@@ -1,1 +1,0 @@
-"""`turnwise check`: the command, and how its findings are shown."""
