@@ -48,7 +48,7 @@ NODES = {
     "tools": 50_000,
     "turn": 28_700,
     "vocab": 6_200,
-    "wire": 72_200,
+    "wire": 72_100,
     "workers": 6_200,
 }
 MAX_FUNCTION_LINES = 100

@@ -14,7 +14,6 @@ from turnwise.vocab import Message, Request, messages_in_common
 from turnwise.wire.cache_marks import MARK_NAME, MARKS, Marking, Placed, chosen, last_block, marks_at, placed_marks
 from turnwise.wire.json_fields import write_object
 from turnwise.wire.profiles import Profile
-from turnwise.wire.tool_names import WireNames, wire_names
 
 MESSAGES = b"[]"
 """Holds the place of the messages among the fields of a body: the very object, which nothing else equals by accident."""
@@ -53,14 +52,9 @@ class CallFrame(msgspec.Struct, frozen=True, kw_only=True):
     tail: bytes = b""
     items: Items | None = None
     rests_on: tuple[object, ...] = ()
+    behind: tuple[Message, ...] = ()  # messages that stand behind the request's own
     marking: Marking | None = None  # None: the provider is not asked to keep the prompt
-    names: WireNames | None = None  # of the request's tools, where messages are written
-    sure_names: frozenset[str] = frozenset()  # those that go up as they are
     adapted: tuple[Adapted, ...] = ()
-
-
-def _rests_alike(one: CallFrame, other: CallFrame) -> bool:
-    return one.rests_on == other.rests_on and one.names == other.names
 
 
 Written = tuple[bytes, int, tuple[tuple[int, int], ...], int | None]
@@ -108,7 +102,7 @@ class EncodedHistory:
         """What `make` gives for this request, whose messages it does not look at but for what `also` tells of them; the frame
         before where everything else is as it was."""
         around = (
-            request.settings,  # the first: see below
+            request.settings,
             request.tool_choice,
             request.tools,
             request.system,
@@ -126,9 +120,11 @@ class EncodedHistory:
             profile,
             also,
         )
-        if self._frame is None or around != self._around or not _writes_alike(request.settings, self._around[0]):
-            names, sure = wire_names(request.tools, profile)
-            self._frame = msgspec.structs.replace(make(request, profile), names=names, sure_names=sure)
+        is_known = self._frame is not None and around == self._around
+        if is_known and request.settings is not self._around[0]:  # 1 and 1.0 are equal, and written otherwise
+            is_known = repr(request.settings) == repr(self._around[0])
+        if self._frame is None or not is_known:
+            self._frame = make(request, profile)
             self._around = around
         return self._frame
 
@@ -145,11 +141,13 @@ class EncodedHistory:
         before = self._before(frame, common=common) if is_changed else None
         shared = self._shared_with(frame, items=frame.items, messages=messages, common=common)
         same_bytes = len(head) + shared.length if shared.length and self._last and head == self._last.head else 0
+        begun = shared
         stays = None  # where the messages end that the body before has, too, but in its middle
         if marking is not None and is_changed and self._last is not None and self._last.head == head:
             shared = self._take(messages[shared.messages : common], behind=shared, frame=frame)
             stays = shared.length + bool(shared.items.rest()) * len(b",x")
-        until = self._take_noted(messages, end=kept, behind=shared, frame=frame, is_noted=stays is not None)
+            begun = self._take_changed(messages[:kept], behind=shared, frame=frame)
+        until = self._take(messages[begun.messages : kept], behind=begun, frame=frame)
         behind_kept = until.items.rest()
         self._whole = self._take(messages[kept:], behind=until, frame=frame) if kept < len(messages) else until
         self._last, self._messages, self._shared = frame, messages, shared
@@ -171,16 +169,14 @@ class EncodedHistory:
         del encoded[self._whole.length :]
         return body, same_bytes, spans, changed_at
 
-    def _take_noted(
-        self, messages: Sequence[Message], *, end: int, behind: _Mark, frame: CallFrame, is_noted: bool
-    ) -> _Mark:
-        """The messages up to `end`. If they changed in their middle, it is noted where that part ends: the next change begins
-        there as a rule, and only what was kept up to there can be read then."""
-        changed = _changed_part(self._messages, messages[:end], common=behind.messages) if is_noted else 0
+    def _take_changed(self, messages: Sequence[Message], *, behind: _Mark, frame: CallFrame) -> _Mark:
+        """The messages up to the end of a change in their middle, which is noted: the next change begins there as a rule, and
+        only what was kept up to there can be read then."""
+        changed = _changed_part(self._messages, messages, common=behind.messages)
         if changed:
             behind = self._take(messages[behind.messages : changed], behind=behind, frame=frame)
             self._changed_end = behind.length + bool(behind.length)
-        return self._take(messages[behind.messages : end], behind=behind, frame=frame)
+        return behind
 
     def _before(self, frame: CallFrame, *, common: int) -> "_Before | None":
         """The body before up to its last message, from where it may be another one than the next; None where it is none."""
@@ -189,7 +185,7 @@ class EncodedHistory:
             return None
         behind_bracket = last.head.endswith(b"[") or not (self._encoded or self._rest)
         comma = b"" if behind_bracket else b","
-        is_kept = common >= shared.messages and _rests_alike(last, frame) and last.head == frame.head
+        is_kept = common >= shared.messages and last.rests_on == frame.rests_on and last.head == frame.head
         if is_kept and shared.length:
             begins = len(last.head) + len(comma) + shared.length
             return _Before(begins, bytes(self._encoded[shared.length :]) + self._rest)
@@ -273,7 +269,7 @@ class EncodedHistory:
         """What these have in common with the messages of the last body; nothing is encoded behind it afterwards."""
         shared, whole, last = self._shared, self._whole, self._last
         self._shared = self._whole = None  # until all is encoded: what cannot be must leave nothing half-kept behind
-        rests_on_same = last is frame or (last is not None and _rests_alike(last, frame))
+        rests_on_same = last is frame or (last is not None and last.rests_on == frame.rests_on)
         if shared is None or whole is None or common < shared.messages or not rests_on_same:
             self._cut(0)
             return _Mark(0, 0, items)
@@ -294,8 +290,6 @@ class EncodedHistory:
     def _take(self, messages: Sequence[Message], *, behind: _Mark, frame: CallFrame) -> _Mark:
         items = behind.items.copy()
         encoded = self._encoded
-        if frame.names is not None:
-            messages = frame.names.fitted(messages, sure=frame.sure_names)
         if found := items.take(messages):
             if encoded:
                 encoded += b","
@@ -385,8 +379,3 @@ def around(fields: Mapping[str, bytes], *, name: str) -> tuple[bytes, bytes]:
     behind = write_object({key: fields[key] for key in names[at + 1 :]})[1:]
     comma = b"," if at else b""
     return before + comma + b'"' + name.encode() + b'":[', (b"]," if len(names) > at + 1 else b"]") + behind
-
-
-def _writes_alike(one: object, other: object) -> bool:
-    """Of two that are equal: 1 and 1.0 are, too."""
-    return one is other or repr(one) == repr(other)

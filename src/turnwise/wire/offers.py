@@ -24,12 +24,13 @@ def offered_tools(request: Request, profile: Profile, *, family: str) -> tuple[T
     of another family, which is nobody's function here."""
     if request.tool_choice == "none" and profile.tool_choice_none == "drop_tools":
         return ()
-    return tuple([tool for tool in request.tools if not _is_foreign(tool, family=family)])
+    return tuple(
+        [tool for tool in request.tools if (own := tool.opaque) is None or own.family == family or _is_function(tool)]
+    )
 
 
-def _is_foreign(tool: ToolSpec, *, family: str) -> bool:
-    is_bare = not tool.description and tool.parameters == _NO_PARAMETERS and not tool.free_form
-    return tool.opaque is not None and tool.opaque.family != family and is_bare
+def _is_function(tool: ToolSpec) -> bool:
+    return bool(tool.description) or tool.parameters != _NO_PARAMETERS or tool.free_form
 
 
 def instructions(request: Request, profile: Profile) -> tuple[Text, ...]:

@@ -15,14 +15,15 @@ from turnwise.vocab import (
     Frame,
     Message,
     NamedTool,
+    Part,
     PartDone,
     Request,
     Response,
     ToolCall,
     ToolCallDelta,
-    ToolResult,
     ToolSpec,
 )
+from turnwise.wire.json_fields import quote
 from turnwise.wire.profiles import FamilyName, Profile
 
 # Sources: OpenAI API reference (function names; Chat Completions and Responses), Anthropic API reference (`tools.name`),
@@ -57,55 +58,51 @@ def _taken(name: str, family: FamilyName, row: str) -> bool | None:
     return True if TAKEN[family].fullmatch(name) else None
 
 
-class WireNames(msgspec.Struct, frozen=True):
-    """What a request's tools are called on their way up. `row`: the pattern of the server's own rule. `own`: names of the
-    request's tools that its API would refuse; they go as they are, because a server may take them."""
+class WireNames(dict[str, bytes]):
+    """Names of tools, by what they are called in history, as JSON strings of what they are called on their way up: kept for the
+    request's tools, made for any other. `row`: the pattern of the server's own rule. `own`: names of the request's tools that its
+    API would refuse; they go as they are, because a server may take them."""
 
-    family: FamilyName
-    row: str = ""
-    own: frozenset[str] = frozenset()
+    def __init__(self, tools: Sequence[str], *, family: FamilyName, row: str) -> None:
+        self._family: FamilyName = family
+        self._row = row
+        self.own = frozenset([name for name in tools if not TAKEN[family].fullmatch(name)])
+        super().__init__({name: self[name] for name in tools})
+
+    def __missing__(self, name: str) -> bytes:
+        return quote(self.of(name))
 
     def of(self, name: str) -> str:
-        taken = _taken(name, self.family, self.row)
+        taken = _taken(name, self._family, self._row)
         return name if taken or not name or (taken is None and name in self.own) else fitted_name(name)
 
-    def fitted(self, messages: Sequence[Message], *, sure: frozenset[str]) -> Sequence[Message]:
-        """The messages with these names in calls and results; the very same where nothing changes. `sure` names are taken."""
-        for message in messages:
-            for part in message.parts:
-                if type(part) is not ToolCall and type(part) is not ToolResult:
-                    continue
-                if part.name not in sure and self.of(part.name) != part.name:
-                    return [self._message(one) for one in messages]
-        return messages
-
-    def _message(self, message: Message) -> Message:
-        parts = [
-            msgspec.structs.replace(part, name=self.of(part.name)) if isinstance(part, ToolCall | ToolResult) else part
-            for part in message.parts
-        ]
-        return Message(message.role, tuple(parts))
+    def fitted(self, parts: Sequence[Part]) -> tuple[Part, ...]:
+        """The parts with these names in calls."""
+        return tuple(
+            [
+                msgspec.structs.replace(part, name=self.of(part.name)) if isinstance(part, ToolCall) else part
+                for part in parts
+            ]
+        )
 
 
-def wire_names(tools: Sequence[ToolSpec], profile: Profile) -> tuple[WireNames, frozenset[str]]:
-    """How names go up, and those of the request's tools that go as they are."""
+def wire_names(tools: Sequence[ToolSpec], profile: Profile) -> WireNames:
+    """How names go up beside these tools."""
     names = tuple([tool.name for tool in tools])
     of = _wire_names if sum(map(len, names)) <= _MOST_KEPT else _wire_names.__wrapped__
     return of(names, profile.family, profile.tool_names)
 
 
 @lru_cache(maxsize=64)
-def _wire_names(names: tuple[str, ...], family: FamilyName, row: str) -> tuple[WireNames, frozenset[str]]:
-    own = frozenset([name for name in names if not TAKEN[family].fullmatch(name)])
-    found = WireNames(family, row, own)
-    return found, frozenset([name for name in names if found.of(name) == name])
+def _wire_names(names: tuple[str, ...], family: FamilyName, row: str) -> WireNames:
+    return WireNames(names, family=family, row=row)
 
 
 def with_wire_names(request: Request, profile: Profile) -> Request:
     """The request with tools, and the choice of one, under names that the row takes."""
     if not profile.tool_names:
         return request
-    (names, _), choice = wire_names(request.tools, profile), request.tool_choice
+    names, choice = wire_names(request.tools, profile), request.tool_choice
     tools = [
         tool
         if _is_servers(tool) or (name := names.of(tool.name)) == tool.name

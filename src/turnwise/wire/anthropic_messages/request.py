@@ -50,6 +50,7 @@ from turnwise.wire.json_fields import (
 )
 from turnwise.wire.offers import fitted_tool, instructions, kept_by_tool, offered_tools
 from turnwise.wire.profiles import FALLBACK_MAX_TOKENS, Profile
+from turnwise.wire.tool_names import WireNames, wire_names
 
 API_VERSION = "2023-06-01"
 """Sent unless the profile names one. The later 2026-10-21 takes away `temperature` and `top_p`, and Amazon Bedrock and most
@@ -98,14 +99,15 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
         return CallFrame(path=path, headers=headers, head=write_object(fields), adapted=adapted)
     head, tail = around(fields, name="messages")
     marking = _marking(request, profile, fields=fields, head=head)
+    names = wire_names(request.tools, profile)
     says_system = tells and request.system_in_input
     return CallFrame(
         path=path,
         headers=headers,
         head=head,
         tail=tail,
-        items=BlockItems(profile, says_system=says_system, added=added),
-        rests_on=(profile, marking is None, says_system, added),
+        items=BlockItems(profile, names=names, says_system=says_system, added=added),
+        rests_on=(profile, names.own, marking is None, says_system, added),
         marking=marking,
         adapted=adapted,
     )
@@ -185,12 +187,11 @@ def _put_over(fields: dict[str, bytes], over: Fields) -> None:
 # --- messages
 
 
-def encode_message(message: Message, profile: Profile) -> tuple[WireRole, list[bytes]]:
+def encode_message(message: Message, profile: Profile, names: WireNames) -> tuple[WireRole, list[bytes]]:
     """One message as blocks; no blocks where nothing of it can be sent."""
     if message.role == "assistant":
-        if (parts := files_in_words(message.parts, family=NAME)) is not message.parts:
-            message = Message(message.role, parts)
-        return "assistant", write_blocks(message, profile)
+        parts = files_in_words(names.fitted(message.parts), family=NAME)
+        return "assistant", write_blocks(Message("assistant", parts), profile)
     role = "system" if message.role == "system" and profile.mid_system else "user"
     return role, write_blocks(message, profile)
 
@@ -205,9 +206,15 @@ class BlockItems:
     """
 
     def __init__(
-        self, profile: Profile, *, says_system: bool = False, added: Mapping[str, bytes] | None = None
+        self,
+        profile: Profile,
+        *,
+        names: WireNames,
+        says_system: bool = False,
+        added: Mapping[str, bytes] | None = None,
     ) -> None:
         self._profile = profile
+        self._names = names
         self._says_system = says_system
         self._added = added or {}
         self._role: WireRole | None = None  # of the message that is not whole yet; None before the first one
@@ -217,11 +224,11 @@ class BlockItems:
 
     def take(self, messages: Sequence[Message]) -> list[bytes]:
         found: list[bytes] = []
-        profile = self._profile
+        profile, names = self._profile, self._names
         for message in messages:
             if message.role == "system" and self._holds_back(message):
                 continue
-            role, blocks = _usual(message, profile) or encode_message(message, profile)
+            role, blocks = _usual(message, profile, names) or encode_message(message, profile, names)
             if not blocks:
                 continue
             if role != self._role:
@@ -256,7 +263,7 @@ class BlockItems:
         return [_message(self._role, blocks), *told] if blocks else []
 
     def copy(self) -> "BlockItems":
-        copied = BlockItems(self._profile, says_system=self._says_system, added=self._added)
+        copied = BlockItems(self._profile, names=self._names, says_system=self._says_system, added=self._added)
         copied._role, copied._blocks, copied._results = self._role, list(self._blocks), self._results
         copied._told = list(self._told)
         return copied
@@ -266,14 +273,14 @@ def _addition(tool: bytes) -> bytes:
     return b'{"type":"tool_addition","tool":{"type":"tool_definition","definition":' + tool + b"}}"
 
 
-def _usual(message: Message, profile: Profile) -> tuple[WireRole, list[bytes]] | None:
+def _usual(message: Message, profile: Profile, names: WireNames) -> tuple[WireRole, list[bytes]] | None:
     """`encode_message` of one call or one result, which long histories are made of; None for any other message."""
     parts = message.parts
     if len(parts) != 1:
         return None
     part = parts[0]
     if type(part) is ToolCall and message.role == "assistant":
-        return "assistant", [write_tool_use(part)]
+        return "assistant", [write_tool_use(part, names[part.name])]
     if type(part) is ToolResult and message.role == "tool":
         return "user", [write_tool_result(part, profile)]
     return None

@@ -35,6 +35,7 @@ from turnwise.wire.json_fields import (
     write_array,
     write_object,
 )
+from turnwise.wire.tool_names import WireNames
 
 # Gemini 3 and later answer 400 to a step of the current turn whose first call has no thought signature. Google's documentation
 # names this stand-in for calls that come from another model (Gemini API, "Thought signatures", FAQ; quoted in
@@ -70,17 +71,21 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 
 
-def encode_part(part: Part, *, sends_ids: bool) -> bytes | None:
-    """The part as JSON text; None where Gemini has no place for it, or it is empty."""
+def encode_part(part: Part, *, sends_ids: bool, names: WireNames | None = None) -> bytes | None:
+    """The part as JSON text; None where Gemini has no place for it, or it is empty. `names`: of tools in a request; in a response
+    they stay as they are."""
     # Long histories are made of these two: their type tells them sooner than a pattern.
     if type(part) is ToolCall:
-        call = encode_call(part, sends_ids=sends_ids)
+        call = encode_call(part, quote(part.name) if names is None else names[part.name], sends_ids=sends_ids)
         if part.opaque is None:
             return b'{"functionCall":' + call + b"}"
         return _with_about({"functionCall": call}, part.opaque)
     if type(part) is ToolResult:
-        usual = usual_result(part, sends_ids=sends_ids)
-        return b'{"functionResponse":' + encode_result(part, sends_ids=sends_ids) + b"}" if usual is None else usual
+        name = quote(part.name) if names is None else names[part.name]
+        usual = usual_result(part, name, sends_ids=sends_ids)
+        return (
+            b'{"functionResponse":' + encode_result(part, name, sends_ids=sends_ids) + b"}" if usual is None else usual
+        )
     match part:
         case Text(text=text, opaque=opaque):
             if opaque is None:
@@ -99,9 +104,9 @@ def encode_part(part: Part, *, sends_ids: bool) -> bytes | None:
             assert_never(part)
 
 
-def signed_call(call: ToolCall, *, sends_ids: bool) -> bytes:
+def signed_call(call: ToolCall, *, sends_ids: bool, names: WireNames) -> bytes:
     """The part of a call that brings no signature, with the stand-in for it."""
-    encoded = encode_call(call, sends_ids=sends_ids)
+    encoded = encode_call(call, names[call.name], sends_ids=sends_ids)
     if call.opaque is None:
         return b'{"functionCall":' + encoded + _STAND_IN
     return write_object({"functionCall": encoded, **own_fields(call.opaque), SIGNATURE: quote(NO_SIGNATURE)})
@@ -115,11 +120,11 @@ def _with_about(fields: dict[str, bytes], opaque: Opaque | None) -> bytes:
     return write_object(fields | own_fields(opaque))
 
 
-def encode_call(call: ToolCall, *, sends_ids: bool) -> bytes:
+def encode_call(call: ToolCall, name: bytes, *, sends_ids: bool) -> bytes:
     """The call's `functionCall`. Arguments that are not whole would make the body invalid, so they become `{}`;
     `rules/history.py` normally replaces such calls before they come here."""
     begin = b'{"id":' + quote(call.id) + b',"name":' if sends_ids else b'{"name":'
-    return b"".join((begin, quote(call.name), b',"args":', encode_arguments(call), b"}"))
+    return b"".join((begin, name, b',"args":', encode_arguments(call), b"}"))
 
 
 def encode_arguments(call: ToolCall) -> bytes:
@@ -146,23 +151,23 @@ def _guess(data: bytes) -> str:
     return next((media_type for magic, media_type in _MAGIC if data.startswith(magic)), UNKNOWN_TYPE)
 
 
-def usual_result(result: ToolResult, *, sends_ids: bool) -> bytes | None:
+def usual_result(result: ToolResult, name: bytes, *, sends_ids: bool) -> bytes | None:
     """The part of a result of one text with nothing beside it, which long histories are made of; None for any other."""
     content = result.content
     if result.opaque is not None or result.is_error or len(content) != 1 or type(said := content[0]) is not Text:
         return None
     response = _encode_content(result) if said.text[:1] == "{" else _OUTPUT + quote(said.text) + b"}"
     begin = _RESULT_ID + quote(result.call_id) + b',"name":' if sends_ids else _RESULT_NAME
-    return b"".join((begin, quote(result.name), b',"response":', response, b"}}"))
+    return b"".join((begin, name, b',"response":', response, b"}}"))
 
 
 _RESULT_ID, _RESULT_NAME = b'{"functionResponse":{"id":', b'{"functionResponse":{"name":'
 
 
-def encode_result(result: ToolResult, *, sends_ids: bool) -> bytes:
+def encode_result(result: ToolResult, name: bytes, *, sends_ids: bool) -> bytes:
     """The result's `functionResponse`."""
     fields: dict[str, bytes] = {"id": quote(result.call_id)} if sends_ids else {}
-    fields |= {"name": quote(result.name), "response": _encode_content(result)}
+    fields |= {"name": name, "response": _encode_content(result)}
     if files := [part for part in result.content if type(part) is File]:
         fields["parts"] = write_array([_with_about(_encode_file(file), file.opaque) for file in files])
     return write_object(fields | own_fields(result.opaque))

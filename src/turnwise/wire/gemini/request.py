@@ -28,6 +28,7 @@ from turnwise.wire.gemini.parts import SIGNATURE, encode_part, signed_call
 from turnwise.wire.json_fields import UNREADABLE, Fields, quote, write_array, write_object
 from turnwise.wire.offers import fitted_tool, instructions, kept_by_tool, offered_tools
 from turnwise.wire.profiles import Profile
+from turnwise.wire.tool_names import WireNames, wire_names
 
 PATH = "/models/{model}:generateContent"
 STREAM_PATH = "/models/{model}:streamGenerateContent?alt=sse"
@@ -98,13 +99,14 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     before, behind = around(
         {**head, "contents": MESSAGES, **{key: _write(value) for key, value in tail.items()}}, name="contents"
     )
+    names = wire_names(request.tools, profile)
     signs = _ASKS_FOR_NO_SIGNATURE.search(request.model) is None
     return CallFrame(
         path=_path(request, profile),
         head=before,
         tail=behind,
-        items=Contents(profile, signs=signs),
-        rests_on=(profile, signs),
+        items=Contents(profile, names=names, signs=signs),
+        rests_on=(profile, names.own, signs),
     )
 
 
@@ -158,8 +160,9 @@ class Contents:
     get one.
     """
 
-    def __init__(self, profile: Profile, *, signs: bool) -> None:
+    def __init__(self, profile: Profile, *, names: WireNames, signs: bool) -> None:
         self._profile = profile
+        self._names = names
         self._signs = signs
         self._results: list[Part] = []
         self._asked: tuple[Part, ...] = ()  # the last assistant's message
@@ -191,7 +194,7 @@ class Contents:
         return found if last._role is None else [*found, _content(last._role, last._parts)]
 
     def copy(self) -> "Contents":
-        copied = Contents(self._profile, signs=self._signs)
+        copied = Contents(self._profile, names=self._names, signs=self._signs)
         copied._results, copied._asked = list(self._results), self._asked
         copied._role, copied._parts = self._role, list(self._parts)
         return copied
@@ -205,13 +208,13 @@ class Contents:
     def _put(self, parts: Iterable[Part], *, role: bytes, found: list[bytes], to_sign: ToolCall | None = None) -> None:
         """Take the parts of one content; one that is whole by that is put behind those that were `found`. `to_sign` gets a
         stand-in for its signature."""
-        sends_ids = self._profile.sends_call_ids
+        sends_ids, names = self._profile.sends_call_ids, self._names
         encoded: list[bytes] = []
         for part in parts:
             if part is to_sign and to_sign is not None:
-                text = signed_call(to_sign, sends_ids=sends_ids)
+                text = signed_call(to_sign, sends_ids=sends_ids, names=names)
             else:
-                text = encode_part(part, sends_ids=sends_ids)
+                text = encode_part(part, sends_ids=sends_ids, names=names)
             if text is not None:
                 encoded.append(text)
         if not encoded:

@@ -30,6 +30,7 @@ from turnwise.wire.json_fields import encode, quote_whole
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
 from turnwise.wire.openai_chat.files import encode_file
 from turnwise.wire.profiles import Profile
+from turnwise.wire.tool_names import WireNames
 
 _COMPLETE = ArgumentsState.COMPLETE  # an enum's member takes longer to find than a name
 _ASSISTANT, _RESULT_ID = b'{"role":"assistant","content":', b'{"role":"tool","tool_call_id":'
@@ -42,18 +43,19 @@ BETWEEN = b'{"role":"assistant","content":"OK"}'
 ALPHANUMERIC = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-_CallForm = tuple[bytes, bytes, bool]
+_CallForm = tuple[bytes, bytes, bool, WireNames]
 """What is the same in all usual messages with calls: from the start to the first call, where there is no text; from the text to
-the first call; and whether nothing goes into the calls themselves. (A tuple: a name's value takes longer to find.)"""
+the first call; whether nothing goes into the calls themselves; and the names of tools. (A tuple: an attribute takes longer to
+find.)"""
 
 
-def _call_form(profile: Profile) -> _CallForm:
+def _call_form(profile: Profile, names: WireNames) -> _CallForm:
     content = b"null" if profile.calls_content is None else encode(profile.calls_content)
     back = b""
     if profile.reasoning_stand_in is not None and profile.reasoning_replay is not None:
         back = b"," + encode(profile.reasoning_replay) + b":" + encode(profile.reasoning_stand_in)
     behind = back + b',"tool_calls":['
-    return _ASSISTANT + content + behind, behind, not profile.signature_stand_in
+    return _ASSISTANT + content + behind, behind, not profile.signature_stand_in, names
 
 
 class ChatItems:
@@ -64,12 +66,12 @@ class ChatItems:
 
     __slots__ = ("_files", "_form", "_is_behind_result", "_is_plain", "_joins", "_listed", "_open", "_profile")
 
-    def __init__(self, profile: Profile, *, listed: bool = False, joins: bool = False) -> None:
+    def __init__(self, profile: Profile, *, names: WireNames, listed: bool = False, joins: bool = False) -> None:
         self._profile = profile
         self._listed = listed
         self._joins = joins
         self._files: list[Fields] = []
-        self._form = _call_form(profile)
+        self._form = _call_form(profile, names)
         self._is_plain = not joins and profile.later_system == "system" and profile.behind_results == "user"
         self._is_behind_result = False
         self._open: Message | None = None  # a neighbour may join it
@@ -151,7 +153,7 @@ def _encode_message(message: Message, profile: Profile, form: _CallForm, *, list
     match message.role:
         case "assistant":
             usual = _usual_assistant(message.parts, profile, form)
-            return encode(assistant_message(message.parts, profile)) if usual is None else usual
+            return encode(assistant_message(form[-1].fitted(message.parts), profile)) if usual is None else usual
         case "system":
             return encode(_plain_message(profile.system_role, message.parts, profile, listed=listed))
         case _:
@@ -254,14 +256,14 @@ def assistant_message(parts: Sequence[Part], profile: Profile) -> Fields:
 def _usual_assistant(parts: Sequence[Part], profile: Profile, form: _CallForm) -> bytes | None:
     """`assistant_message` of texts and whole calls with nothing beside them, which long histories are made of; None for any
     other."""
-    bare, behind, is_usual = form
+    bare, behind, is_usual, names = form
     texts: list[str] = []
     calls: list[bytes] = []
     try:
         for part in parts:
             if type(part) is ToolCall and part.opaque is None and part.state is _COMPLETE and not part.free_form:
                 id = quote_whole(part.id if profile.tool_call_id_length is None else wire_id(part.id, profile))
-                name, arguments = quote_whole(part.name), quote_whole(part.arguments)
+                name, arguments = names[part.name], quote_whole(part.arguments)
                 calls.append(b"".join((_CALL_ID, id, _CALL_NAME, name, _ARGUMENTS, arguments, b"}}")))
             elif type(part) is Text and part.opaque is None:
                 texts.append(part.text)

@@ -20,7 +20,7 @@ from turnwise.wire.offers import fitted_tool, instructions, kept_by_tool, offere
 from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
 from turnwise.wire.openai_chat.parts import ChatItems, encode_instructions
 from turnwise.wire.profiles import Profile, SchemaDialect
-from turnwise.wire.tool_names import with_wire_names
+from turnwise.wire.tool_names import wire_names, with_wire_names
 
 PATH = "/chat/completions"
 CHOICES_IN_WORDS = {"none": "Answer in text now, without calling a tool.", "required": "Call one of the tools now."}
@@ -31,20 +31,7 @@ def encode_request(request: Request, profile: Profile, *, history: EncodedHistor
     if request.messages and request.messages[0].role == "system":
         request = _with_leading_texts(request)
     frame = history.frame(request, profile, make=_frame, also=bool(request.messages))
-    messages, taught = request.messages, _taught(request, profile)
-    if messages and _orders_messages(request, taught):
-        asked = asked_in_words(with_wire_names(request, taught), taught)
-        messages = (*messages, Message("user", (Text(asked),))) if asked else messages
-    return call_of(frame, written=history.write_body(frame, messages=messages))
-
-
-def _taught(request: Request, profile: Profile) -> Profile:
-    return profile.taught(request.lessons) if request.lessons else profile
-
-
-def _orders_messages(request: Request, profile: Profile) -> bool:
-    """Whether what may stand last rests on the message before it: the choice in words is one of the messages then."""
-    return profile.behind_results == "assistant" or profile.joins_neighbours(request.model)
+    return call_of(frame, written=history.write_body(frame, messages=request.messages + frame.behind))
 
 
 def _with_leading_texts(request: Request) -> Request:
@@ -61,7 +48,10 @@ def _with_leading_texts(request: Request) -> Request:
 
 
 def _frame(request: Request, profile: Profile) -> CallFrame:
-    profile = _taught(request, profile).for_model(request.model)
+    if request.lessons:
+        profile = profile.taught(request.lessons)
+    profile = profile.for_model(request.model)
+    names = wire_names(request.tools, profile)
     request = with_wire_names(request, profile)
     fields = {
         name: MESSAGES if value is MESSAGES else encode(value) for name, value in _fields(request, profile).items()
@@ -78,15 +68,19 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     head += b",".join(system)
     marking = _marking(request, profile, fields=fields, head=head, system=system) if listed else None
     joins = profile.joins_neighbours(request.model)
-    is_message = bool(request.messages) and _orders_messages(request, profile)
-    if (asked := asked_in_words(request, profile)) and (request.messages or system) and not is_message:
-        tail = b"," + encode({"role": "user", "content": asked}) + tail
+    behind: tuple[Message, ...] = ()
+    if asked := asked_in_words(request, profile):
+        if request.messages and (joins or profile.behind_results == "assistant"):
+            behind = (Message("user", (Text(asked),)),)  # what may stand last rests on the message before it
+        elif request.messages or system:
+            tail = b"," + encode({"role": "user", "content": asked}) + tail
     return CallFrame(
         path=path,
         head=head,
         tail=tail,
-        items=ChatItems(profile, listed=listed, joins=joins),
-        rests_on=(profile, listed, joins),
+        items=ChatItems(profile, names=names, listed=listed, joins=joins),
+        rests_on=(profile, names.own, listed, joins),
+        behind=behind,
         marking=marking,
         adapted=adapted,
     )

@@ -303,12 +303,12 @@ def call_item(call: ToolCall, *, arguments: str) -> dict[str, object]:
     return {**own, "type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments}
 
 
-def usual_call(call: ToolCall) -> bytes | None:
-    """The item of a whole call with nothing beside it; None for any other."""
+def usual_call(call: ToolCall, name: bytes) -> bytes | None:
+    """The item of a whole call with nothing beside it, whose name goes up as this JSON string; None for any other."""
     if call.opaque is not None or call.state is not _COMPLETE or call.free_form:
         return None
     try:
-        id, name, arguments = quote_whole(call.id), quote_whole(call.name), quote_whole(call.arguments)
+        id, arguments = quote_whole(call.id), quote_whole(call.arguments)
     except UnicodeEncodeError:
         return None
     return b"".join((_CALL_ID, id, b',"name":', name, b',"arguments":', arguments, b"}"))

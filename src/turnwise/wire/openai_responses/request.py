@@ -49,6 +49,7 @@ from turnwise.wire.openai_responses.parts import (
     usual_result,
 )
 from turnwise.wire.profiles import Profile
+from turnwise.wire.tool_names import WireNames, wire_names
 
 PATH = "/responses"
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
@@ -103,6 +104,7 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
     written_after = {key: encode(value) for key, value in after.items()}
     row = generation_of(request.model, "gpt")
     adapted = () if row is None else tuple(adapt_gpt(written_after, row, is_chat=False))
+    names = wire_names(request.tools, profile)
     keeps_bare_reasoning = _is_true(before.get("store", True))
     role = "developer" if leads else profile.system_role
     items = [encode(message_item((text,), role=role)) for text in leading]
@@ -113,9 +115,12 @@ def _frame(request: Request, profile: Profile) -> CallFrame:
         head=head + b'"input":[' + b",".join(items),
         tail=b"]" + tail,
         items=ResponseItems(
-            profile, keeps_bare_reasoning=keeps_bare_reasoning, tools=dict(appended) if takes_more else None
+            profile,
+            names=names,
+            keeps_bare_reasoning=keeps_bare_reasoning,
+            tools=dict(appended) if takes_more else None,
         ),
-        rests_on=(profile, keeps_bare_reasoning, takes_more, appended),
+        rests_on=(profile, names.own, keeps_bare_reasoning, takes_more, appended),
         adapted=adapted,
     )
 
@@ -193,24 +198,29 @@ class ResponseItems:
     new, encoded; None: the model takes none there, and reads the message's words."""
 
     def __init__(
-        self, profile: Profile, *, keeps_bare_reasoning: bool, tools: Mapping[str, msgspec.Raw] | None = None
+        self,
+        profile: Profile,
+        *,
+        names: WireNames,
+        keeps_bare_reasoning: bool,
+        tools: Mapping[str, msgspec.Raw] | None = None,
     ) -> None:
         self._profile = profile
+        self._names = names
         self._tools = tools
         self._keeps_bare_reasoning = keeps_bare_reasoning
 
     def take(self, messages: Sequence[Message]) -> list[bytes]:
         found: list[bytes] = []
         for message in messages:
-            found += usual_items(message) or self.items(message)
+            found += usual_items(message, self._names) or self.items(message)
         return found
 
     def items(self, message: Message) -> list[bytes]:
         if message.role == "assistant":
             keeps = self._keeps_bare_reasoning
-            items = _assistant_items(
-                files_in_words(message.parts, family=NAME), profile=self._profile, keeps_bare_reasoning=keeps
-            )
+            parts = files_in_words(self._names.fitted(message.parts), family=NAME)
+            items = _assistant_items(parts, profile=self._profile, keeps_bare_reasoning=keeps)
         elif self._tools is not None and (names := new_tools_in(message)):
             tools = [self._tools[name] for name in names if name in self._tools]
             items = [{"type": "additional_tools", "role": "developer", "tools": tools}] if tools else []
@@ -226,13 +236,13 @@ class ResponseItems:
         return self
 
 
-def usual_items(message: Message) -> list[bytes] | None:
+def usual_items(message: Message, names: WireNames) -> list[bytes] | None:
     """`ResponseItems.items` of a message with whole calls alone, or with results of one text, which long histories are made of;
     None for any other."""
     items: list[bytes] = []
     for part in message.parts:
         if type(part) is ToolCall and message.role == "assistant":
-            item = usual_call(part)
+            item = usual_call(part, names[part.name])
         elif type(part) is ToolResult and message.role == "tool":
             item = usual_result(part)
         else:
