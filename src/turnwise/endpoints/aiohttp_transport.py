@@ -25,7 +25,6 @@ from turnwise.vocab import Fault, FaultKind
 if TYPE_CHECKING:
     import aiohttp
 
-    from turnwise.endpoints.aiohttp_transport import LongBody, WholeBody
 
 # The body of a request, as aiohttp hands it over: at once, or piece by piece. Imported with the first request.
 JSON = "application/json"
@@ -324,7 +323,6 @@ def _keep_blocks() -> None:
 
 def _payload(body: bytes) -> WholeBody | LongBody:
     """Bytes are copied and written at once, but for a very large body: that is written piece by piece."""
-    from turnwise.endpoints.aiohttp_transport import LongBody, WholeBody
 
     return LongBody(body) if len(body) > LARGE_BYTES else WholeBody(body)
 

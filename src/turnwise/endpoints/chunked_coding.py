@@ -1,8 +1,8 @@
 """Where the chunks of a body begin and end, read beside the HTTP parser.
 
-A server that streams words sends each as one chunk. Such a chunk needs no parser if it comes whole: what it says is between its
-length and its line end. A parser that has not seen it stands where it stood, between two chunks. Mostly each comes alone. Where a
-reader falls behind, several come at once: they must cost less than alone then, or it never catches up.
+A server that streams words sends each as one chunk. Such a chunk needs no parser if it comes whole: what it says is between
+its length and its line end. A parser that has not seen it stands where it stood, between two chunks. Mostly each comes alone.
+Where a reader falls behind, several come at once: they must cost less than alone then, or it never catches up.
 
 RFC 9112, section 7.1. What is not written in the plainest way that it allows is the parser's alone from there on.
 """

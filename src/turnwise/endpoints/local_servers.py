@@ -20,7 +20,7 @@ from turnwise.wire.profiles import Profile, builtin_profiles
 
 VARIABLE = "TURNWISE_LOCAL_PORTS"
 WITHIN_S = 1.0  # a server that is there lists its models in milliseconds
-MAX_BYTES = 1024 * 1024
+LOCAL_LIST_BYTES = 1024 * 1024
 _ENTRY = re.compile(r"([a-z]+)=(\d{1,5})")
 
 
@@ -90,7 +90,7 @@ async def find_servers(servers: Sequence[LocalServer], *, within_s: float = WITH
 async def _ask(server: LocalServer, *, transport: AiohttpTransport, within_s: float) -> ServerAnswer | None:
     endpoint = Endpoint(profile=server.profile, base_url=_address(server))
     try:
-        models = await ask_for_models(endpoint, transport=transport, within_s=within_s, max_bytes=MAX_BYTES)
+        models = await ask_for_models(endpoint, transport=transport, within_s=within_s, max_bytes=LOCAL_LIST_BYTES)
     except ProviderFault as error:
         match error.fault.kind:
             case FaultKind.TIMEOUT:

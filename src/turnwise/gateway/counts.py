@@ -1,7 +1,7 @@
 """The gateway's counts since it started, as Prometheus reads them.
 
-Source: Prometheus' documentation, "Exposition formats", "Text-based format". Counts are of this process and are lost with it, as
-Prometheus expects; what has to stay is in the ledger and in the report.
+Source: Prometheus' documentation, "Exposition formats", "Text-based format". Counts are of this process and are lost with it,
+as Prometheus expects; what has to stay is in the ledger and in the report.
 """
 
 from collections.abc import Iterable, Mapping

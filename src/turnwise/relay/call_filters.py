@@ -55,7 +55,7 @@ class CallFilter:
 
     def _as_known(self, frame: Frame) -> Sequence[Frame]:
         """The frame with the client's own name of the tool; where it is in a namespace, that comes first."""
-        name = _name_of(frame)
+        name = _called_by(frame)
         tool = None if name is None else self._tools.get(name)
         if tool is None:
             return (frame,)
@@ -63,13 +63,13 @@ class CallFilter:
             renamed: Frame = msgspec.structs.replace(frame, name=tool.name)
         else:
             assert isinstance(frame, PartDone) and isinstance(frame.part, ToolCall)
-            renamed = msgspec.structs.replace(frame, part=_renamed(frame.part, tool))
+            renamed = msgspec.structs.replace(frame, part=_as_client_knows(frame.part, tool))
         namespace = _namespace_of(tool)
         return (renamed,) if namespace is None else (BlockData(frame.block or "", namespace), renamed)
 
     def _goes_out(self, frame: ToolCallDelta | PartDone | BlockData | BlockEnded) -> bool:
         block = frame.block or ""
-        name = _name_of(frame)
+        name = _called_by(frame)
         if name is not None and block not in self._kept and block not in self._dropped:
             is_surplus = self._most is not None and len(self._kept) + len(self._dropped) >= self._most
             tool = self._tools.get(name)
@@ -101,7 +101,7 @@ class CallFilter:
         if tool is None:
             return self._as_text(call)
         if not tool.is_search:
-            return self._as_text(_renamed(call, tool))
+            return self._as_text(_as_client_knows(call, tool))
         return search_item(call) if call.state is ArgumentsState.COMPLETE else None
 
     def _as_text(self, call: ToolCall) -> ToolCall | None:
@@ -118,14 +118,14 @@ class CallFilter:
         return msgspec.structs.replace(call, arguments=arguments, free_form=True, opaque=None)
 
 
-def _name_of(frame: Frame) -> str | None:
+def _called_by(frame: Frame) -> str | None:
     """Of a call that the frame names."""
     if isinstance(frame, ToolCallDelta):
         return frame.name
     return frame.part.name if isinstance(frame, PartDone) and isinstance(frame.part, ToolCall) else None
 
 
-def _renamed(call: ToolCall, tool: ClientTool) -> ToolCall:
+def _as_client_knows(call: ToolCall, tool: ClientTool) -> ToolCall:
     namespace = _namespace_of(tool)
     return msgspec.structs.replace(call, name=tool.name, opaque=call.opaque if namespace is None else namespace)
 

@@ -1,7 +1,7 @@
 """Tools and history of a request on their way to another family's API: what its encoder leaves out, found and told by name.
 
-What belongs to the family that made it (signatures, encrypted reasoning, items of server-side tools) stays behind. What a person
-or a tool said is never left out: where the other family has no form for it, the request is refused.
+What belongs to the family that made it (signatures, encrypted reasoning, items of server-side tools) stays behind. What a
+person or a tool said is never left out: where the other family has no form for it, the request is refused.
 """
 
 from collections import Counter
