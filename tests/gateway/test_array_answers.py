@@ -8,7 +8,7 @@ from gateway.relayed import FAMILIES, Gathered, naively, profile_of
 from gateway.test_service import asked, lab_at
 from turnwise.gateway.config import GatewayRoute
 from turnwise.gateway.passed_calls import ClientCall
-from turnwise.relay.array_answers import ArrayAnswer
+from turnwise.relay.event_reader import ArrayAnswer
 from turnwise.vocab import Response
 from turnwise.wire.json_fields import encode
 from turnwise.wire.profiles import FamilyName

@@ -4,9 +4,7 @@ import copy
 import json
 from typing import Any
 
-from turnwise.relay.client_request import ClientRequest, read_client_request
-from turnwise.relay.paths import AskedPath, asked_path
-from turnwise.relay.refusals import RequestRefused
+from turnwise.relay.client_request import AskedPath, ClientRequest, RequestRefused, asked_path, read_client_request
 from turnwise.relay.terms import RouteTerms, UpstreamRequest
 from turnwise.relay.translation import translate
 from turnwise.wire.profiles import FamilyName, Profile, builtin_profiles

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from relay.asking_relay import FAMILIES, MODELS, PROFILES, ask, path_of
 from relay.test_crossing import full
 from turnwise.lab.strict import check
-from turnwise.relay.client_request import read_client_request
-from turnwise.relay.paths import AskedPath
-from turnwise.relay.refusals import RequestRefused, refusal_answer
+from turnwise.relay.client_request import AskedPath, RequestRefused, read_client_request, refusal_answer
 from turnwise.relay.terms import RouteTerms
 from turnwise.relay.token_counting import read_count_request, translate_count
 from turnwise.relay.translation import translate

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each
-from turnwise.relay.paths import AskedPath, asked_path
+from turnwise.relay.client_request import AskedPath, asked_path
 
 FOUND = {
     ("POST", "/v1/chat/completions"): AskedPath(family="openai_chat", kind="generate"),

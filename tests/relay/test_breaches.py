@@ -34,7 +34,7 @@ ELSEWHERE = {
     "assembly/heal.py": frozenset(heal.KINDS),
     "assembly/response.py": frozenset(heal.KINDS),
     "assembly/tool_calls.py": frozenset(heal.KINDS),
-    "relay/deviations.py": frozenset({"finish_hides_calls", "finish_of_forced_call"}),
+    "relay/breaches.py": frozenset({"finish_hides_calls", "finish_of_forced_call"}),
     "rules/continuation.py": frozenset({"continued_after_words", "continued_in_fence", "continued_with_overlap"}),
     "wire/anthropic_messages/body.py": frozenset[str](),  # what `_lost` was given
     "wire/anthropic_messages/stream.py": frozenset(DAMAGES),

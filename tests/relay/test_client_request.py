@@ -7,9 +7,15 @@ import pytest
 
 from relay.asking_relay import FAMILIES, PLAIN, ask, body_of, path_of, plain, refusal, send
 from tables import each
-from turnwise.relay.client_request import MAX_DEPTH, MAX_VALUES, check_size, read_client_request
-from turnwise.relay.refusals import RequestRefused, refusal_answer
-from turnwise.relay.stored_things import refuse_stored
+from turnwise.relay.client_request import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    RequestRefused,
+    check_size,
+    read_client_request,
+    refusal_answer,
+    refuse_stored,
+)
 from turnwise.relay.token_counting import read_count_request
 from turnwise.vocab import Message, Text
 from turnwise.wire.json_fields import read_fields

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from relay.test_early_words import FAMILY_PROFILES, MESSAGE, anthropic, block, chat, told
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, RelayStep, Send, UpstreamSide
-from turnwise.relay.continuations import continued_call
+from turnwise.relay.edits import continued_call
 from turnwise.vocab import (
     ArgumentsState,
     Fault,

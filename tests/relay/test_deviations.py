@@ -12,9 +12,9 @@ from recordings import profile_of, rows
 from tables import each
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.lab import builtin_scripts
+from turnwise.relay.breaches import MOST_TOLD, Deviations
 from turnwise.relay.client_exchange import RelayRules
-from turnwise.relay.deviations import MOST_TOLD, Deviations
-from turnwise.relay.event_splitting import EventSplitter
+from turnwise.relay.event_reader import EventSplitter
 from turnwise.vocab import Repair
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import Profile, builtin_profiles

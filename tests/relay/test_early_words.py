@@ -17,7 +17,7 @@ from turnwise.relay.client_exchange import (
     SoughtInText,
     UpstreamSide,
 )
-from turnwise.relay.early_words import FEWEST_EVENTS, MOST_EVENT_BYTES, MOST_EVENTS, SHARE
+from turnwise.relay.event_reader import FEWEST_EVENTS, MOST_EVENT_BYTES, MOST_EVENTS, SHARE
 from turnwise.rules.retries import NO_RETRY
 from turnwise.testing.splits import random_splits
 from turnwise.vocab import Message, Repair, Request, Text, ToolSpec, text_of

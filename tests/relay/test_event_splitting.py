@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each
-from turnwise.relay.event_splitting import EventSplitter, completed
+from turnwise.relay.event_reader import EventSplitter, completed
 from turnwise.testing.splits import every_split
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 

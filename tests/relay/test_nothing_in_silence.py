@@ -15,8 +15,7 @@ from relay.asking_relay import MODELS, PAIRS, PROFILES, body_of, path_of, plain,
 from relay.documented import Variant, variants
 from tables import each
 from turnwise.lab.strict import Rejected, check
-from turnwise.relay.client_request import read_client_request
-from turnwise.relay.refusals import RequestRefused
+from turnwise.relay.client_request import RequestRefused, read_client_request
 from turnwise.relay.terms import RouteTerms, UpstreamRequest
 from turnwise.relay.translation import translate
 from turnwise.wire.profiles import EMPTY_TEXT

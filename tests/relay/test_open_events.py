@@ -17,9 +17,8 @@ from gateway.relayed import FAMILIES, ask, profile_of
 from gateway.relayed import relayed as through_lab
 from recordings import rows
 from tables import each
-from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, Send, UpstreamSide
-from turnwise.relay.event_reader import EventReader
+from turnwise.relay.event_reader import ArrayAnswer, EventReader
 from turnwise.rules.retries import RetryPolicy
 from turnwise.vocab import Fault, FaultKind, FinishReason, Response, calls_of, refusal_of, text_of
 from turnwise.wire.registry import family

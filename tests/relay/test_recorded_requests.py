@@ -9,7 +9,7 @@ import pytest
 
 from relay.asking_relay import FAMILIES, body_of, send
 from turnwise.lab.strict import Rejected, check
-from turnwise.relay.refusals import RequestRefused
+from turnwise.relay.client_request import RequestRefused
 from turnwise.relay.terms import UpstreamRequest
 
 RECORDED = {

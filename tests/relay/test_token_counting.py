@@ -8,8 +8,7 @@ from anthropic.types.beta.message_count_tokens_params import MessageCountTokensP
 from google.genai.types import CountTokensResponse
 
 from relay.asking_relay import FAMILIES, MODELS, PROFILES, TOOLS, plain
-from turnwise.relay.paths import AskedPath
-from turnwise.relay.refusals import RequestRefused
+from turnwise.relay.client_request import AskedPath, RequestRefused
 from turnwise.relay.terms import RouteTerms
 from turnwise.relay.token_counting import (
     COUNTED_FIELDS,

@@ -12,8 +12,7 @@ from mcp_types import Tool
 from relay.asking_relay import FAMILIES, PLAIN, path_of
 from turnwise.agent.schemas import read_output_type
 from turnwise.errors import CallerError
-from turnwise.relay.client_request import read_client_request
-from turnwise.relay.refusals import RequestRefused, refusal_answer
+from turnwise.relay.client_request import RequestRefused, read_client_request, refusal_answer
 from turnwise.rules.schema import MAX_ERRORS, fault_of_schema, schema_errors
 from turnwise.settings.mcp_files import ServerCommand, ServerEntry
 from turnwise.tools.mcp.offered_tools import read_tools

@@ -10,8 +10,8 @@ from turnwise.agent.run_input import Instructions, check_history
 from turnwise.base.exact_json import NotExact, exact_json
 from turnwise.errors import CallerError
 from turnwise.relay.client_request import GEMINI_PATHS
-from turnwise.relay.foreign_parts import INNER
 from turnwise.relay.terms import NOT_CARRIED
+from turnwise.relay.translation import INNER
 from turnwise.rules.history import heal
 from turnwise.vocab import (
     ArgumentsState,

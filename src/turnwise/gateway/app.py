@@ -21,7 +21,7 @@ from turnwise.gateway.doors import OwnAddress
 from turnwise.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
 from turnwise.gateway.passed_calls import WRITER, ClientCall, ClientGone, GatewayService, PieceWriter
 from turnwise.gateway.refusals import JSON, DoorRefusal, encode_refusal, family_of
-from turnwise.relay.paths import AskedPath, asked_path
+from turnwise.relay.client_request import AskedPath, asked_path
 from turnwise.wire.profiles import FamilyName
 
 # Whose program is at the other end of a connection on this machine.

@@ -44,7 +44,7 @@ from turnwise.gateway.client_bounds import Bounds
 from turnwise.gateway.deadlines import GatewayDeadlines
 from turnwise.gateway.doors import is_host, is_origin
 from turnwise.gateway.routes import why_unreachable
-from turnwise.relay.paths import asked_path
+from turnwise.relay.client_request import asked_path
 from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import with_near_field
 from turnwise.settings.settings import MAX_FILE_BYTES, user_folder

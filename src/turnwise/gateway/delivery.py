@@ -22,10 +22,9 @@ from turnwise.gateway.client_bounds import OpenAnswer
 from turnwise.gateway.passed_calls import Outlet, PieceWriter
 from turnwise.gateway.upstream_faults import without_address
 from turnwise.journal.turn_ledger import received_of
-from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.bound_requests import BoundThinking
 from turnwise.relay.client_exchange import Relay, RelayEnd, Send
-from turnwise.relay.event_reader import EventReader
+from turnwise.relay.event_reader import ArrayAnswer, EventReader
 from turnwise.rules.provider_tool_costs import terms_asked
 from turnwise.running.send_request import asks_hour
 from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls

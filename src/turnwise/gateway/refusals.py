@@ -5,7 +5,7 @@ from typing import Literal, TypeGuard
 
 import msgspec
 
-from turnwise.relay.paths import asked_path, family_by_headers
+from turnwise.relay.client_request import asked_path, family_by_headers
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family as find_family

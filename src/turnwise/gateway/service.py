@@ -40,14 +40,19 @@ from turnwise.gateway.refusals import DoorReason
 from turnwise.gateway.routes import SHARED
 from turnwise.gateway.upstream_faults import PAGE, is_page, without_address
 from turnwise.journal.ledger import ReceivedResponse
-from turnwise.relay.array_answers import ArrayAnswer
 from turnwise.relay.bound_requests import BoundConversation, BoundThinking
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, SoughtInText, UpstreamSide
-from turnwise.relay.client_request import ClientRequest, read_body, read_client_request
+from turnwise.relay.client_request import (
+    AskedPath,
+    ClientRequest,
+    RequestRefused,
+    read_body,
+    read_client_request,
+    refusal_answer,
+    refuse_stored,
+)
+from turnwise.relay.event_reader import ArrayAnswer
 from turnwise.relay.openai_apis import ApiRefusal, api_refusal, choose_api, other_api
-from turnwise.relay.paths import AskedPath
-from turnwise.relay.refusals import RequestRefused, refusal_answer
-from turnwise.relay.stored_things import refuse_stored
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, names_not_carried
 from turnwise.relay.token_counting import (
     UpstreamCount,

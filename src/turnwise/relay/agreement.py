@@ -4,9 +4,13 @@ Such a client adds up texts; it begins a call where an id and a name stand, adds
 block, and takes a final form if there is one. As long as that is right, the original events can go on to it.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
-from turnwise.relay.shown import Missing, Shown
+import msgspec
+
+from turnwise.relay.client_tools import SEARCH_CALL
 from turnwise.vocab import (
     BlockData,
     BlockEnded,
@@ -16,16 +20,247 @@ from turnwise.vocab import (
     Frame,
     Mended,
     Message,
+    Part,
     PartDone,
+    ProviderItem,
+    Reasoning,
     ReasoningDelta,
+    Refusal,
     RefusalDelta,
     Restated,
     Started,
+    Text,
     TextDelta,
     ToolCall,
     ToolCallDelta,
     UsageReported,
 )
+
+# What a client has been told of a response by now: what was sent cannot be taken back, so the rest has to go on from it.
+
+
+WordsKind = Literal["text", "reasoning", "refusal"]
+_DELTAS: dict[type[Frame], WordsKind] = {TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal"}
+_WORDS: dict[WordsKind, type[Reasoning | Refusal | Text]] = {"reasoning": Reasoning, "refusal": Refusal, "text": Text}
+
+
+class ShownCall:
+    """A call of which the client knows this much."""
+
+    __slots__ = ("id", "name", "pieces")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.pieces: list[str] = []
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """What was sent and what is true cannot both stand; `why` is a sentence for the client."""
+
+    why: str
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """The frames that say the rest."""
+
+    frames: tuple[Frame, ...]
+
+
+class Shown:
+    """Fed with every frame that goes to the client, in order. `conflict` is set once one contradicts an earlier one.
+    `final_wins`: the client takes the final form of a part, whatever it was told of it before."""
+
+    def __init__(self, *, final_wins: bool) -> None:
+        self._final_wins = final_wins
+        self.conflict: Conflict | None = None
+        self._words: dict[str, tuple[WordsKind, list[str]]] = {}  # by block
+        self._calls: dict[str, ShownCall] = {}  # by block
+        self._has_said = False
+        self._others: set[str] = set()  # blocks of whole parts that are neither
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether the client has been told a word, a call or another part."""
+        return self._has_said
+
+    def knows(self, block: str) -> bool:
+        """Whether the client has been told something of the block."""
+        return block in self._words or block in self._calls or block in self._others
+
+    def contradict(self, why: str) -> None:
+        """What has been sent is not true any more."""
+        self.conflict = self.conflict or Conflict(why)
+
+    def words(self, block: str) -> str:
+        """What the client has been told of a text or a call's arguments."""
+        if (call := self._calls.get(block)) is not None:
+            return call.arguments
+        return "".join(self._words[block][1]) if block in self._words else ""
+
+    def length(self, block: str) -> int:
+        """Of that, in characters."""
+        if (call := self._calls.get(block)) is not None:
+            return sum(map(len, call.pieces))
+        return sum(map(len, self._words[block][1])) if block in self._words else 0
+
+    def note(self, frame: Frame) -> bool:
+        """Whether the frame may go to the client."""
+        kind = type(frame)
+        if (words := _DELTAS.get(kind)) is not None:
+            assert isinstance(frame, TextDelta | ReasoningDelta | RefusalDelta)
+            found = self._words.get(frame.block)
+            if not self._has_said and frame.text:
+                self._has_said = True
+            if found is None:
+                self._words[frame.block] = (words, [frame.text])
+            else:
+                found[1].append(frame.text)
+            return True
+        if kind is ToolCallDelta:
+            assert isinstance(frame, ToolCallDelta)
+            return self._note_call(frame)
+        if kind is PartDone:
+            assert isinstance(frame, PartDone)
+            return self._note_part(frame)
+        return True
+
+    def _note_call(self, frame: ToolCallDelta) -> bool:
+        self._has_said = True
+        call = self._calls.setdefault(frame.block or "", ShownCall())
+        call.id, call.name = call.id or frame.id or "", call.name or frame.name or ""
+        if frame.arguments:
+            if frame.whole and call.pieces:
+                self.contradict(f"the arguments of the call `{call.name}` came twice")
+                return False
+            call.pieces.append(frame.arguments)
+        return True
+
+    def _note_part(self, frame: PartDone) -> bool:
+        part = frame.part
+        if isinstance(part, ToolCall):
+            self._has_said = True
+            call = self._calls.setdefault(frame.block, ShownCall())
+            why = _misnamed(call, part) if self._final_wins else _contradiction(call, part)
+            if why:
+                self.contradict(why)
+                return False
+            call.id, call.name, call.pieces = part.id, part.name, [part.arguments]
+            return True
+        if isinstance(part, Text | Reasoning | Refusal):
+            kind: WordsKind = (
+                "text" if isinstance(part, Text) else "reasoning" if isinstance(part, Reasoning) else "refusal"
+            )
+            sent = self.words(frame.block)
+            if not self._final_wins and not part.text.startswith(sent):
+                self.contradict(f"the {kind} was sent in another form before")
+                return False
+            self._has_said = self._has_said or bool(part.text)
+            self._words[frame.block] = (kind, [part.text])
+            return True
+        self._has_said = True
+        self._others.add(frame.block)
+        return True
+
+    def with_known_ids(self, message: Message) -> Message:
+        """The message with the ids under which the client knows its first calls."""
+        known = iter(self._calls.values())
+        parts: list[Part] = []
+        for part in message.parts:
+            call = next(known, None) if isinstance(part, ToolCall) else None
+            if isinstance(part, ToolCall) and call is not None and call.id:
+                part = msgspec.structs.replace(part, id=call.id)
+            parts.append(part)
+        return msgspec.structs.replace(message, parts=tuple(parts))
+
+    def missing(self, message: Message) -> Missing | Conflict:
+        """The frames by which the client gets to know the whole `message`."""
+        if self.conflict is not None:
+            return self.conflict
+        frames: list[Frame] = []
+        for kind in _WORDS:
+            said = "".join([part.text for part in message.parts if isinstance(part, _WORDS[kind])])
+            found = self._rest_of_words(said, kind=kind)
+            if isinstance(found, Conflict):
+                return found
+            frames += found
+        left = dict(self._calls)
+        by_id, by_name = _places(left)
+        for number, part in enumerate(message.parts):
+            if not isinstance(part, ToolCall):
+                if isinstance(part, ProviderItem) and part.kind == SEARCH_CALL and not self._others:
+                    frames.append(PartDone(f"relay:{number}", part))  # the gateway's own: it goes out as a whole
+                continue
+            block = _next_place(by_id.get(part.id), left=left)
+            if block is None:
+                block = _next_place(by_name.get(part.name), left=left)
+            if block is None:
+                frames.append(PartDone(f"relay:{number}", part))
+                continue
+            call = left.pop(block)
+            if why := _contradiction(call, part):
+                return Conflict(why)
+            if rest := part.arguments[len(call.arguments) :]:
+                frames.append(ToolCallDelta(block=block, arguments=rest))
+        if left:
+            names = ", ".join([f"`{call.name}`" for call in left.values()])
+            return Conflict(f"calls were sent that are no part of the response: {names}")
+        return Missing(tuple(frames))
+
+    def _rest_of_words(self, said: str, *, kind: WordsKind) -> Sequence[Frame] | Conflict:
+        blocks = [block for block, (one, _) in self._words.items() if one == kind]
+        sent = "".join(map(self.words, blocks))
+        if not said.startswith(sent):
+            return Conflict(f"the {kind} was sent in another form before")
+        rest = said[len(sent) :]
+        if not rest:
+            return ()
+        block = blocks[-1] if blocks else f"relay:{kind}"
+        match kind:
+            case "text":
+                return (TextDelta(rest, block),)
+            case "reasoning":
+                return (ReasoningDelta(rest, block),)
+            case "refusal":
+                return (RefusalDelta(rest, block),)
+
+
+def _places(calls: Mapping[str, ShownCall]) -> tuple[dict[str, deque[str]], dict[str, deque[str]]]:
+    """The blocks of the calls that were sent under each id; and of those without one (Gemini has some), under each name."""
+    by_id: dict[str, deque[str]] = {}
+    by_name: dict[str, deque[str]] = {}
+    for block, call in calls.items():
+        by_id.setdefault(call.id, deque()).append(block)
+        if not call.id:
+            by_name.setdefault(call.name, deque()).append(block)
+    return by_id, by_name
+
+
+def _next_place(blocks: deque[str] | None, *, left: Collection[str]) -> str | None:
+    """The first of the blocks that no call was found for yet."""
+    while blocks and blocks[0] not in left:
+        blocks.popleft()
+    return blocks[0] if blocks else None
+
+
+def _contradiction(call: ShownCall, part: ToolCall) -> str:
+    """Why the call that was sent so far is not the beginning of this one; empty where it is."""
+    if why := _misnamed(call, part):
+        return why
+    if not part.arguments.startswith(call.arguments):
+        return f"the arguments of the call `{call.name}` were sent in another form before"
+    return ""
+
+
+def _misnamed(call: ShownCall, part: ToolCall) -> str:
+    if (call.id and call.id != part.id) or (call.name and call.name != part.name):
+        return f"the call `{call.name}` was sent under another id or name before"
+    return ""
+
 
 NOISE = "noise_skipped"  # a repair that nobody has need of: what was left out said nothing
 WORDS: frozenset[type[Frame]] = frozenset([TextDelta, ReasoningDelta, RefusalDelta])

@@ -12,14 +12,13 @@ import msgspec
 from turnwise.assembly.evidence import Witness
 from turnwise.assembly.response_reading import ResponseReader, StreamReader
 from turnwise.relay.bound_requests import UNBOUND, BoundConversation, BoundThinking
-from turnwise.relay.call_filters import CallFilter
+from turnwise.relay.breaches import Deviations
+from turnwise.relay.client_request import RequestRefused
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
-from turnwise.relay.client_tools import ClientTool
-from turnwise.relay.continuations import continued_call, honest, is_unfinished, too_short, within_cap
-from turnwise.relay.deviations import Deviations
+from turnwise.relay.client_tools import CallFilter, ClientTool
 from turnwise.relay.dialects import Rewrite, rewritten
+from turnwise.relay.edits import continued_call, honest, is_unfinished, too_short, within_cap
 from turnwise.relay.event_reader import EventReader
-from turnwise.relay.refusals import RequestRefused
 from turnwise.relay.stops import StopCutter, VisibleText, cut_at_stop
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.recovery import (

@@ -1,22 +1,181 @@
 """What a client asked: its body read, and refused by name where it wants what the gateway does not do for it."""
 
+import functools
 import json
 import re
+from collections.abc import Collection, Iterator
 from itertools import accumulate
+from typing import Literal, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.relay.paths import AskedPath
-from turnwise.relay.refusals import RequestRefused
-from turnwise.relay.stored_things import refuse_references, refuse_stored
 from turnwise.rules.schema import shorten
-from turnwise.vocab import Request
+from turnwise.vocab import Fault, FaultKind, ProviderItem, Request
 from turnwise.vocab.schema_bounds import MAX_REFERENCES_OF_A_REQUEST, cost_fault, size_of
+from turnwise.wire.addresses import read_path_part
 from turnwise.wire.family import BadRequest
-from turnwise.wire.json_fields import UNREADABLE, Fields, compact_text, is_null, read_fields, write_object
+from turnwise.wire.json_fields import UNREADABLE, Fields, compact_text, encode, is_null, read_fields, write_object
+from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family
-from turnwise.wire.relay_facts import FALSE
+from turnwise.wire.relay_facts import FALSE, STORED, Pairs, RelayFacts, relay_facts
+
+# Which API family's which endpoint a client's path asks for. The paths are the APIs' own: nothing stands before the version.
+
+
+AskedKind = Literal["generate", "count", "models"]
+
+MAX_MODEL_NAME = 256
+"""Characters of a model's name; the longest resource names of Vertex AI have about 150."""
+
+_FIXED: dict[tuple[str, str], tuple[FamilyName, AskedKind]] = {
+    ("POST", "/v1/chat/completions"): ("openai_chat", "generate"),
+    ("POST", "/v1/responses"): ("openai_responses", "generate"),
+    ("POST", "/v1/messages"): ("anthropic_messages", "generate"),
+    ("POST", "/v1/messages/count_tokens"): ("anthropic_messages", "count"),
+    ("GET", "/v1beta/models"): ("gemini", "models"),
+}
+
+# Behind the last colon stands the verb: names of local models have colons of their own (`qwen3:8b`), those of gateways slashes.
+_GEMINI = re.compile(
+    r"/v1(?:beta)?/models/(?P<model>[^?#]+):(?P<verb>generateContent|streamGenerateContent|countTokens)"
+)
+_KINDS: dict[str, AskedKind] = {
+    "generateContent": "generate",
+    "streamGenerateContent": "generate",
+    "countTokens": "count",
+}
+
+
+_OF_GOOGLE = frozenset({"x-goog-api-key", "x-goog-api-client"})
+
+
+class AskedPath(msgspec.Struct, frozen=True, kw_only=True):
+    """What a path asks for. `model` is set where the path names it, and `streams` where the path asks for a stream: both in
+    Gemini's API alone, the bodies of the others say it."""
+
+    family: FamilyName
+    kind: AskedKind
+    model: str | None = None
+    streams: bool = False
+
+
+def asked_path(method: str, path: str, *, header_names: Collection[str] = ()) -> AskedPath | None:
+    """What the request asks for; None where the gateway has no such endpoint.
+
+    `path` has no query. The model's name may be percent-encoded; the rest of the path has to stand there as it is, so that no
+    other spelling of a path gets past a check. `header_names` are in lower case: three families list their models at one path.
+    """
+    if (method, path) == ("GET", "/v1/models"):
+        return AskedPath(family=family_by_headers(header_names) or "openai_chat", kind="models")
+    if (fixed := _FIXED.get((method, path))) is not None:
+        return AskedPath(family=fixed[0], kind=fixed[1])
+    found = _GEMINI.fullmatch(path) if method == "POST" else None
+    model = None if found is None else _model_name(found["model"])
+    if found is None or model is None:
+        return None
+    verb = found["verb"]
+    return AskedPath(family="gemini", kind=_KINDS[verb], model=model, streams=verb == "streamGenerateContent")
+
+
+def family_by_headers(names: Collection[str]) -> FamilyName | None:
+    """Whose client sends headers of these names, in lower case, at a path that several families have: Anthropic's clients name
+    their API's version, and Google's send their key in a header of its own."""
+    if "anthropic-version" in names:
+        return "anthropic_messages"
+    return "gemini" if not _OF_GOOGLE.isdisjoint(names) else None
+
+
+def _model_name(encoded: str) -> str | None:
+    """None for a name that could lead to another path, or that no model has."""
+    name = read_path_part(encoded)
+    if name is None or len(name) > MAX_MODEL_NAME or not name.isprintable():
+        return None
+    return None if any(segment in ("", ".", "..") for segment in name.split("/")) else name
+
+
+# What the gateway does not do for a client, said in the words of the client's API.
+
+
+class RequestRefused(ValueError):
+    """The request stays here. `field` is the client's own name of the field at fault, empty where it is the whole body."""
+
+    def __init__(self, message: str, *, field: str = "", status: int = 400) -> None:
+        super().__init__(message)
+        self.field = field
+        self.fault = Fault(kind=FaultKind.BAD_REQUEST, message=message, status=status)
+
+
+def refusal_answer(refused: RequestRefused, *, client: FamilyName) -> tuple[int, bytes]:
+    """HTTP status and body, as the client's API answers such a request."""
+    status, body = family(client).encode_fault(refused.fault)
+    status = refused.fault.status or status
+    if not relay_facts(client).names_fields or not refused.field:
+        return status, body
+    error = {**read_fields(read_fields(body)["error"]), "param": msgspec.Raw(encode(refused.field))}
+    return status, write_object({"error": write_object(error)})
+
+
+# What is stored at the provider, and how a request names it: with the gateway's key each client could use what is another's.
+
+
+def _as_written(name: str) -> str:
+    """A pattern for the key in a body: `fileUri` may be `file_uri`, and `audio.id` begins with `audio`."""
+    return re.sub("[A-Z]", lambda capital: f"_?[{capital[0]}{capital[0].lower()}]", name.partition(".")[0])
+
+
+@functools.cache
+def _written(family: FamilyName) -> re.Pattern[bytes]:
+    """A value without a match has none of the keys: most are not walked through. A key may be written with escapes."""
+    return re.compile("|".join([r"\\u00", *map(_as_written, relay_facts(family).stored.names)]).encode())
+
+
+def refuse_stored(family: FamilyName, fields: Fields) -> None:
+    """Raises RequestRefused for what only a route of one client may ask: a field of the body, or a name inside one."""
+    facts = relay_facts(family)
+    for given, raw in fields.items():
+        found = facts.stored.fields.get(facts.spelling(given))
+        if found is not None and found.says(raw):
+            raise RequestRefused(f"`{given}` is not served here: {found.why}", field=given)
+        if (name := _stored_name(raw, of=given, family=family)) is not None:
+            raise RequestRefused(f"`{name}` in `{given}` is not served here: {STORED}", field=given)
+
+
+def refuse_references(request: Request) -> None:
+    """Raises RequestRefused for items of which only the id was sent."""
+    for message in request.messages:
+        for part in message.parts:
+            if type(part) is ProviderItem and part.kind == "item_reference":
+                raise RequestRefused(f"`item_reference` in `input` is not served here: {STORED}", field="input")
+
+
+def _stored_name(raw: msgspec.Raw, *, of: str, family: FamilyName) -> str | None:
+    """The first key within a field's value that names something stored; None where there is none."""
+    facts = relay_facts(family)
+    if facts.spelling(of) in facts.stored.free or bytes(memoryview(raw)[:1]) not in (b"{", b"["):
+        return None
+    text = bytes(memoryview(raw))
+    if _written(family).search(text) is None:
+        return None
+    try:
+        value: object = json.loads(text, object_pairs_hook=tuple, parse_int=str)
+    except (ValueError, RecursionError) as error:
+        raise RequestRefused(f"`{of}` cannot be read: {error}", field=of) from None
+    return next(_names_within(value, facts=facts), None)
+
+
+def _names_within(value: object, *, facts: RelayFacts) -> Iterator[str]:
+    """An object in `value` is `Pairs`. Depth is bounded by `check_size`."""
+    if isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from _names_within(item, facts=facts)
+    elif isinstance(value, tuple):
+        pairs = cast("Pairs", value)
+        yield from facts.stored.references(pairs)
+        for given, inner in pairs:
+            if facts.spelling(given) not in facts.stored.free:
+                yield from _names_within(inner, facts=facts)
+
 
 # Whether a body is worth reading: how deep it is nested, and how many values it holds, before a value of it is built.
 MAX_DEPTH = 128

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.relay.agreement import NOISE, WORDS, Agreement
-from turnwise.relay.deviations import SAYING
+from turnwise.relay.agreement import NOISE, WORDS, Agreement, Conflict, Shown
+from turnwise.relay.breaches import SAYING
 from turnwise.relay.originals import Originals, is_last
-from turnwise.relay.shown import Conflict, Shown
 from turnwise.rules.schema import is_whole_json
 from turnwise.rules.truncation import hands_out_objects
 from turnwise.vocab import (

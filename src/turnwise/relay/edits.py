@@ -1,6 +1,6 @@
 """The client's own body, changed only where the gateway has to: each other field goes up with the very bytes of its value."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -8,9 +8,24 @@ from msgspec.structs import replace
 from turnwise.relay.client_request import ClientRequest
 from turnwise.relay.client_tools import PlainTools
 from turnwise.relay.dialects import fit_fields, fit_functions, fit_tools, heal_messages
-from turnwise.relay.stale_reasoning import without_unsigned_thinking, without_unstored_reasoning
-from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped, told_adapted
-from turnwise.vocab import Opaque, Repair, Request, Settings
+from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped, not_carried, told_adapted
+from turnwise.rules.continuation import hold_back
+from turnwise.rules.schema import is_whole_json
+from turnwise.rules.truncation import Cut
+from turnwise.vocab import (
+    ArgumentsState,
+    Fault,
+    FaultKind,
+    FinishReason,
+    Opaque,
+    Reasoning,
+    Repair,
+    Request,
+    Response,
+    Settings,
+    calls_of,
+)
+from turnwise.wire.anthropic_messages.thinking import may_think_by_budget
 from turnwise.wire.family import HttpCall
 from turnwise.wire.gemini.fields import camel
 from turnwise.wire.generations import adapt_claude, adapt_gpt, generation_of, say_in_words
@@ -18,17 +33,90 @@ from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
     encode,
+    fields_in,
+    first_byte,
     is_null,
+    is_object,
     object_at,
     read_fields,
     read_items,
     string_of,
+    write_array,
     write_object,
 )
 from turnwise.wire.openai_responses.request import ENCRYPTED_REASONING, wants_encrypted_reasoning
 from turnwise.wire.profiles import Profile
 from turnwise.wire.registry import family
-from turnwise.wire.relay_facts import FALSE
+from turnwise.wire.relay_facts import FALSE, NO_CALL, relay_facts
+
+# Reasoning that another family's model had, in a history for an upstream of the client's own family.
+#
+# A route may have answered with another family's model before. Its reasoning went to the client as thinking, without the data
+# that the client's family asks for. The provider refuses a request that has it: Anthropic wants a signature, and OpenAI looks for
+# an item that it never stored.
+
+
+BECAUSE = "reasoning without the provider's own data is refused"
+
+
+def without_unsigned_thinking(fields: Fields, request: Request) -> list[Repair]:
+    """Takes thinking blocks without a signature out of a body of Anthropic's API."""
+    if not any(_is_unsigned(part) for message in request.messages for part in message.parts):
+        return []
+    messages: list[bytes] = []
+    for raw in read_items(fields["messages"]):
+        message = read_fields(raw)
+        content = message.get("content")
+        if content is None or bytes(memoryview(content)[:1]) != b"[":
+            messages.append(bytes(raw))
+        elif kept := _kept(content, is_stale=_is_unsigned_block):
+            messages.append(write_object({**message, "content": write_array(kept)}))
+    fields["messages"] = msgspec.Raw(write_array(messages))
+    told = [not_carried("messages.content.thinking", because=BECAUSE)]
+    thinking = fields.get("thinking")
+    is_budget = thinking is not None and is_object(thinking) and string_of(read_fields(thinking), "type") == "enabled"
+    if is_budget and not may_think_by_budget(request.messages):
+        fields["thinking"] = msgspec.Raw(b'{"type":"disabled"}')
+        told.append(
+            not_carried("thinking", because="a turn that began without the provider's thinking goes on without")
+        )
+    return told
+
+
+def without_unstored_reasoning(fields: Fields, request: Request) -> list[Repair]:
+    """Takes reasoning items that neither carry their content nor are stored out of a body of the Responses API."""
+    has_any = any(type(part) is Reasoning for message in request.messages for part in message.parts)
+    if not has_any or bytes(fields.get("store", b"")) != b"false":
+        return []
+    items = read_items(fields["input"])
+    kept = _kept(fields["input"], is_stale=_is_bare_reasoning)
+    if len(kept) == len(items):
+        return []
+    fields["input"] = msgspec.Raw(write_array(kept))
+    return [not_carried("input.reasoning", because=BECAUSE)]
+
+
+def _kept(array: msgspec.Raw, *, is_stale: Callable[[Fields], bool]) -> list[bytes]:
+    return [bytes(raw) for raw in read_items(array) if not (is_object(raw) and is_stale(read_fields(raw)))]
+
+
+def _is_unsigned(part: object) -> bool:
+    if type(part) is not Reasoning:
+        return False
+    return _lacks(fields_in(part.opaque, family="anthropic_messages"), ("signature", "data"))
+
+
+def _is_unsigned_block(block: Fields) -> bool:
+    return string_of(block, "type") == "thinking" and not string_of(block, "signature")
+
+
+def _is_bare_reasoning(item: Fields) -> bool:
+    return string_of(item, "type") == "reasoning" and _lacks(item, ("encrypted_content", "content"))
+
+
+def _lacks(fields: Fields, keys: Iterable[str]) -> bool:
+    return all(is_null(fields.get(key)) for key in keys)
+
 
 TRUE = msgspec.Raw(b"true")
 MIN_BUDGET_TOKENS = 1024  # the least thinking budget that Anthropic's API takes
@@ -269,3 +357,113 @@ def extra_of(request: Request) -> Fields:
 
 def with_extra(request: Request, fields: Mapping[str, msgspec.Raw], *, family: str) -> Request:
     return replace(request, extra=Opaque(family, write_object(fields).decode()) if fields else None)
+
+
+# The request for the rest of a cut answer: the body as it was sent, with what going on needs changed in it; and what a
+# cut answer is, if nothing continues it.
+
+
+_LEGACY = {"tools": "functions", "tool_choice": "function_call"}  # as Chat Completions had them before
+
+
+def continued_call(sent: HttpCall, *, before: Request, after: Request, profile: Profile) -> HttpCall:
+    """The call for `after`, which goes on behind the answer to `before`: that one was `sent`."""
+    encode = family(profile.family).encode_request
+    first, second = encode(before, profile), encode(after, profile)
+    if sent.body == first.body:
+        return replace(sent, body=second.body)
+    fields, old, new = map(read_fields, (sent.body, first.body, second.body))
+    changed = relay_facts(profile.family).changed
+    history, *places = changed
+    if len(profile.tool_choices) < 4:  # a choice in words stands behind the messages: it was for that request alone
+        first, second = [encode(replace(one, tool_choice="auto"), profile) for one in (before, after)]
+    _go_on(fields, read_fields(first.body), read_fields(second.body), name=history)
+    if "tools" in old and "tools" not in new:
+        places = [place for place in places if changed[place] is not NO_CALL]
+        for name in ("tools", "tool_choice", "toolConfig", "parallel_tool_calls", *_LEGACY.values()):
+            fields.pop(spelled(fields, name), None)
+    if relay_facts(profile.family).has_dialects:
+        places = _as_sent(places, fields, old, new, profile=profile)
+    for place in places:
+        _change(fields, old, new, place=place)
+    return replace(sent, body=write_object(fields))
+
+
+def _go_on(fields: Fields, old: Fields, new: Fields, *, name: str) -> None:
+    before, after = read_items(old[name]), read_items(new[name])
+    said = fields.get(name)
+    items = before if said is None or first_byte(said) != b"[" else read_items(said)  # Responses takes a text alone
+    fields[name] = msgspec.Raw(write_array([*items, *after[len(before) :]]))
+
+
+def _as_sent(places: Sequence[str], fields: Fields, old: Fields, new: Fields, *, profile: Profile) -> list[str]:
+    """The places, and what stands there, under the names that the body has for them."""
+    names = _LEGACY if not is_null(fields.get("functions")) and is_null(fields.get("tools")) else {}
+    limits = [name for name in CAPPED_FIELDS["openai_chat"] if not is_null(fields.get(name))]
+    for said in (old, new):
+        for name in names:
+            if name in said:
+                said[names[name]] = said.pop(name)
+        if limits and (limit := said.pop(profile.max_tokens_field, None)) is not None:
+            said.update(dict.fromkeys(limits, limit))
+    return [names.get(place, place) for place in places]
+
+
+def _change(fields: Fields, old: Fields, new: Fields, *, place: str) -> None:
+    """What is another in `new` than in `old` becomes that; a field that was sent under no name of ours stays."""
+    name, _, below = place.partition(".")
+    key = spelled(fields, name)
+    was, now, own = old.get(name), new.get(name), fields.get(key)
+    if was == now:
+        return
+    insides = [read_fields(raw) if raw is not None and is_object(raw) else {} for raw in (own, was, now)]
+    if below or (own is not None and now is not None and all(insides)):
+        inside, before, after = insides
+        for one in [below] if below else [*dict.fromkeys((*before, *after))]:
+            _change(inside, before, after, place=one)
+        if inside or own is not None:
+            fields[key] = msgspec.Raw(write_object(inside))
+    elif now is None:
+        fields.pop(key, None)
+    elif was is None or own is not None:
+        fields[key] = now
+
+
+def within_cap(request: Request, *, left_tokens: int | None) -> Request:
+    """The request with an output limit of what is left, and without reasoning that would need all of that."""
+    if left_tokens is None:
+        return request
+    settings = request.settings
+    limit = min(left_tokens, settings.max_output_tokens or left_tokens)
+    reasoning = settings.reasoning_tokens if (settings.reasoning_tokens or 0) < limit else None
+    settings = replace(settings, max_output_tokens=limit, reasoning_tokens=reasoning)
+    return replace(request, settings=settings)
+
+
+def honest(response: Response) -> Response:
+    """A call that stops in its middle met a limit, whatever the provider's word for the end was."""
+    if response.finish in (FinishReason.LENGTH, FinishReason.CUT) or not has_cut_call(response):
+        return response
+    return replace(response, finish=FinishReason.LENGTH)
+
+
+def too_short(cut: Cut) -> Fault | None:
+    """The error in place of a cut call of which too little arrived to go on from. One that looks whole is left out instead."""
+    for call in [one.call for one in cut.calls]:
+        said = call.arguments
+        if not said.strip() or is_whole_json(said) or hold_back(said, kind="text" if call.free_form else "json"):
+            continue
+        message = (
+            f"the output limit cut the call of `{call.name}` after {len(said)} characters, too few to continue from"
+        )
+        return Fault(kind=FaultKind.SERVER, message=f"{message}: allow more output", status=502)
+    return None
+
+
+def has_cut_call(response: Response) -> bool:
+    return any(call.state is ArgumentsState.TRUNCATED for call in calls_of(response.message))
+
+
+def is_unfinished(response: Response) -> bool:
+    """Whether a response that broke off has still no end after it was continued."""
+    return response.finish in (FinishReason.LENGTH, FinishReason.CUT) or has_cut_call(response)

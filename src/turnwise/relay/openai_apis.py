@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.relay.client_request import ClientRequest
-from turnwise.relay.foreign_fields import NOTHING_SAID
+from turnwise.relay.translation import NOTHING_SAID
 from turnwise.vocab import Fault, File, Repair, Request
 from turnwise.wire.json_fields import compact_text
 from turnwise.wire.profiles import Profile

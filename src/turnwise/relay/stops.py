@@ -19,8 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.assembly.response_reading import CallSeeker
-from turnwise.relay.client_request import ClientRequest
-from turnwise.relay.refusals import RequestRefused
+from turnwise.relay.client_request import ClientRequest, RequestRefused
 from turnwise.vocab import (
     ArgumentsState,
     BlockEnded,

@@ -7,10 +7,7 @@ loop: three bytes of UTF-8 a token, and a fixed size for each file.
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.relay.client_request import ClientRequest, decode, read_body
-from turnwise.relay.paths import AskedPath
-from turnwise.relay.refusals import RequestRefused
-from turnwise.relay.stored_things import refuse_stored
+from turnwise.relay.client_request import AskedPath, ClientRequest, RequestRefused, decode, read_body, refuse_stored
 from turnwise.relay.terms import RouteTerms, UpstreamRequest
 from turnwise.relay.translation import translate
 from turnwise.rules.budget import message_bytes, request_bytes, tokens_in

@@ -15,7 +15,7 @@ import msgspec
 
 from turnwise.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.errors import CallerError, NotRecorded, ProviderFault
-from turnwise.relay.paths import asked_path
+from turnwise.relay.client_request import asked_path
 from turnwise.testing.recording_file import (
     FORMAT,
     MOST_BYTES,
