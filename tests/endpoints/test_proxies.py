@@ -11,7 +11,7 @@ import pytest
 
 from tables import each
 from turnwise.endpoints.proxies import goes_directly, naming_proxy, proxy_for
-from turnwise.gateway.upstream_faults import without_address
+from turnwise.gateway.delivery import without_address
 from turnwise.vocab import Fault, FaultKind
 from waits import HANG_S
 

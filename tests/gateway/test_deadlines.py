@@ -9,8 +9,7 @@ from gateway.calling import call_of, upstream_at
 from gateway.relayed import FAMILIES, Gathered
 from lab.failing import settled
 from tables import each
-from turnwise.gateway.config import GatewayConfig, GatewayRoute
-from turnwise.gateway.deadlines import DEFAULTS, GatewayDeadlines
+from turnwise.gateway.config import DEFAULTS, GatewayConfig, GatewayDeadlines, GatewayRoute
 from turnwise.gateway.passed_calls import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab

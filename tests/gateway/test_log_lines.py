@@ -14,7 +14,7 @@ import pytest
 from gateway.served_gateway import served_gateway
 from terminal.running import running_lab
 from turnwise.agent.written_lines import LINES_KEPT
-from turnwise.gateway.log_lines import logging_to
+from turnwise.gateway.accounts import logging_to
 from waits import HANG_S
 
 LOG = logging.getLogger("turnwise")

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from gateway.calling import answered, call_of, upstream_at
-from turnwise.gateway.accounts import RequestLine
+from turnwise.gateway.accounts import FIELDS, RequestLine
 from turnwise.gateway.config import GatewayRoute
-from turnwise.gateway.log_lines import FIELDS
 from turnwise.relay.terms import MORE, MOST_NAMES, UNNAMED, names_not_carried, not_carried
 from turnwise.vocab import Repair
 

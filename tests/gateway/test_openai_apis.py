@@ -16,9 +16,8 @@ from gateway.served_gateway import served_gateway
 from lab.failing import DEADLINES, settled
 from relay.asking_relay import PATHS, TOOLS, ask, plain
 from terminal.running import running_lab
-from turnwise.gateway.accounts import RequestLine
+from turnwise.gateway.accounts import FIELDS, RequestLine
 from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
-from turnwise.gateway.log_lines import FIELDS
 from turnwise.gateway.passed_calls import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.relay.openai_apis import choose_api

@@ -16,10 +16,17 @@ from gateway.served_gateway import BODY, CONTENT, ServedGateway, served_gateway
 from lab.failing import settled
 from terminal.running import running_lab
 from turnwise.endpoints.transport import HttpRequest
-from turnwise.gateway.accounts import Account, AccountMeans, received_body
+from turnwise.gateway.accounts import (
+    FIELDS,
+    MOST_MODELS,
+    OTHER,
+    Account,
+    AccountMeans,
+    GatewayCounts,
+    one_line,
+    received_body,
+)
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
-from turnwise.gateway.counts import MOST_MODELS, OTHER, GatewayCounts
-from turnwise.gateway.log_lines import FIELDS, one_line
 from turnwise.gateway.passed_calls import ClientCall, ClientGone
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab

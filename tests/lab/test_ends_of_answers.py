@@ -21,8 +21,7 @@ from turnwise.assembly.response_reading import read_body
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.gateway.accounts import AccountMeans
-from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
-from turnwise.gateway.deadlines import GatewayDeadlines
+from turnwise.gateway.config import GatewayConfig, GatewayDeadlines, GatewayRoute, UpstreamAddress
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.journal.journal import Journal
 from turnwise.journal.ledger_queries import LedgerSpan

@@ -19,8 +19,17 @@ from turnwise.gateway import doors
 from turnwise.gateway.client_bounds import Bounds
 from turnwise.gateway.doors import OwnAddress
 from turnwise.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
-from turnwise.gateway.passed_calls import WRITER, ClientCall, ClientGone, GatewayService, PieceWriter
-from turnwise.gateway.refusals import JSON, DoorRefusal, encode_refusal, family_of
+from turnwise.gateway.passed_calls import (
+    JSON,
+    WRITER,
+    ClientCall,
+    ClientGone,
+    DoorRefusal,
+    GatewayService,
+    PieceWriter,
+    encode_refusal,
+    family_of,
+)
 from turnwise.relay.client_request import AskedPath, asked_path
 from turnwise.wire.profiles import FamilyName
 

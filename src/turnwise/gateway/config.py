@@ -32,7 +32,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -41,15 +41,120 @@ from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.errors import CallerError
 from turnwise.gateway.app import DoorRules
 from turnwise.gateway.client_bounds import Bounds
-from turnwise.gateway.deadlines import GatewayDeadlines
 from turnwise.gateway.doors import is_host, is_origin
-from turnwise.gateway.routes import why_unreachable
+from turnwise.gateway.keys import ClientKey
 from turnwise.relay.client_request import asked_path
 from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import with_near_field
 from turnwise.settings.settings import MAX_FILE_BYTES, user_folder
 from turnwise.turn.config import CallsInText
 from turnwise.wire.profiles import FamilyName, Profile, profile_at
+
+# Which route serves a request, and which can never serve any.
+
+
+class Routed(Protocol):
+    """What of a route says which requests are its own."""
+
+    @property
+    def models(self) -> tuple[str, ...]: ...
+
+    @property
+    def aliases(self) -> dict[str, str]: ...
+
+    @property
+    def passes(self) -> tuple[str, ...]: ...
+
+    @property
+    def one_client(self) -> bool | str: ...
+
+
+def why_unreachable(routes: Sequence[Routed]) -> str:
+    """Why a route of these serves no request, with its number; empty if each can serve some."""
+    for place, route in enumerate(routes):
+        names = (*route.models, *route.aliases)
+        if route.passes:
+            continue  # a body without a model goes to the first route that lists its path
+        if not names:
+            return f"`route` {place + 1} serves no model: give it `models` or `aliases`"
+        before = [earlier for earlier in routes[:place] if _serves_as_many(earlier, route)]
+        if all(_is_taken(name, before) for name in names):
+            return f"`route` {place + 1} is never reached: routes before it serve all of its models; move it up"
+    return ""
+
+
+def _serves_as_many(earlier: Routed, later: Routed) -> bool:
+    """Whether the earlier route is open to every client of the later one."""
+    return not isinstance(earlier.one_client, str) or earlier.one_client == later.one_client
+
+
+def _is_taken(name: str, before: Iterable[Routed]) -> bool:
+    """Whether routes before serve the name, or every name that the pattern fits. A pattern with `?` or `[` is not compared
+    with other patterns."""
+    is_pattern = bool(set(name) & set("*?["))
+    for route in before:
+        if name in route.models or (name in route.aliases and not is_pattern):
+            return True
+        patterns = [one for one in route.models if not (is_pattern and set(one) & set("?["))]
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+            return True
+    return False
+
+
+SHARED = (
+    "its route is for one client (`one_client = true`), and the gateway has keys of several: name the client's key there, "
+    '`one_client = "NAME"`'
+)
+"""Why a request is refused after a second key was added."""
+
+
+def check_clients(routes: Iterable[Routed], *, keys: Iterable[ClientKey] | None) -> None:
+    """Raises CallerError where a route for one client is open to several, or to none. What is stored under the gateway's key at
+    the provider would be open to each of them."""
+    names = [key.name for key in keys or ()]
+    for place, route in enumerate(routes):
+        if route.one_client is True and len(names) > 1:
+            raise CallerError(
+                f"`route` {place + 1} has `one_client = true`, and there are keys of {len(names)} clients: name one of them, "
+                f'`one_client = "{names[0]}"`'
+            )
+        if isinstance(route.one_client, str) and route.one_client not in names:
+            raise CallerError(
+                f"`route` {place + 1} is for the client `{route.one_client}`, and there is no such key: "
+                f"`turnwise gateway keys add {route.one_client}`, or name one that `turnwise gateway keys list` shows"
+            )
+
+
+# How long the gateway waits for upstreams: `[deadlines]` of gateway.toml, and `deadlines` of a route.
+
+
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+
+
+class GatewayDeadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds; None where the table names none. `first_event_s` and `next_event_s` are for one attempt at a stream, `whole_s` for
+    one at an answer that is no stream. At one upstream no further attempt begins `retry_s` after the first one. `total_s` is for
+    all that is done for one request of a client: attempts, waits, fallbacks and continuations."""
+
+    first_event_s: _Seconds | None = None
+    next_event_s: _Seconds | None = None
+    whole_s: _Seconds | None = None
+    retry_s: _Seconds | None = None
+    total_s: _Seconds | None = None
+
+    def over(self, wider: "GatewayDeadlines") -> "GatewayDeadlines":
+        """These, and those of the wider table that are not among them."""
+        own = {name: getattr(self, name) for name in self.__struct_fields__ if getattr(self, name) is not None}
+        return msgspec.structs.replace(wider, **own)
+
+
+# The times between events are those of a run: to the first one the endpoint's own (`Profile.first_event_s`), 120 s for most.
+DEFAULTS = GatewayDeadlines(
+    whole_s=600.0,  # the vendors' own clients wait so long (openai-python and anthropic-python, DEFAULT_TIMEOUT)
+    retry_s=150.0,  # an upstream that is silent for 120 s is asked once more
+    total_s=1800.0,  # 100,000 tokens at 60 a second
+)
+
 
 FILE = "gateway.toml"
 LOOPBACK, PORT = "127.0.0.1", 8484

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from turnwise.endpoints.visible_fields import HEADERS_UP, QUERY_UP
-from turnwise.gateway.refusals import DoorRefusal
+from turnwise.gateway.passed_calls import DoorRefusal
 
 HeaderFields = Sequence[tuple[str, str]]  # names in lower case
 

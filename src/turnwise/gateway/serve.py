@@ -17,12 +17,11 @@ from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.errors import CallerError
 from turnwise.gateway.app import GatewayApp
 from turnwise.gateway.client_bounds import Bounds
-from turnwise.gateway.config import GatewayConfig
+from turnwise.gateway.config import GatewayConfig, check_clients
 from turnwise.gateway.doors import OwnAddress, is_loopback
 from turnwise.gateway.keys import KeyRing
 from turnwise.gateway.passed_calls import GatewayService
 from turnwise.gateway.protocol import bounded_protocol
-from turnwise.gateway.routes import check_clients
 
 BACKLOG = 2048  # as uvicorn's
 SETTLE_S = 2.0  # for answers that were dropped to write down what they cost

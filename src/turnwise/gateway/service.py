@@ -21,9 +21,12 @@ from turnwise.endpoints.transport import Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
 from turnwise.gateway.client_bounds import LONG_ANSWER_BYTES, OpenAnswer, OpenAnswers, give_memory_back
+from turnwise.gateway.config import DEFAULTS as DEADLINES
 from turnwise.gateway.config import (
+    SHARED,
     ChosenRoute,
     GatewayConfig,
+    GatewayDeadlines,
     GatewayRoute,
     Upstream,
     UpstreamAddress,
@@ -31,14 +34,18 @@ from turnwise.gateway.config import (
     configured_models,
     upstream_of,
 )
-from turnwise.gateway.deadlines import DEFAULTS as DEADLINES
-from turnwise.gateway.deadlines import GatewayDeadlines
-from turnwise.gateway.delivery import Delivery, DeliveryMeans, not_carried_header, write_body, write_fault
+from turnwise.gateway.delivery import (
+    PAGE,
+    Delivery,
+    DeliveryMeans,
+    is_page,
+    not_carried_header,
+    without_address,
+    write_body,
+    write_fault,
+)
 from turnwise.gateway.learned_refusals import ServerLessons, StaleConversations
-from turnwise.gateway.passed_calls import ClientCall, ClientGone, GatewayService, Outlet
-from turnwise.gateway.refusals import DoorReason
-from turnwise.gateway.routes import SHARED
-from turnwise.gateway.upstream_faults import PAGE, is_page, without_address
+from turnwise.gateway.passed_calls import ClientCall, ClientGone, DoorReason, GatewayService, Outlet
 from turnwise.journal.ledger import ReceivedResponse
 from turnwise.relay.bound_requests import BoundConversation, BoundThinking
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, SoughtInText, UpstreamSide

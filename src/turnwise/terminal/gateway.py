@@ -142,8 +142,8 @@ def command(
     if any(importlib.util.find_spec(name) is None for name in EXTRA):
         raise Failure(INSTALL)
     with as_one_line():
+        from turnwise.gateway.accounts import logging_to
         from turnwise.gateway.keys import key_file
-        from turnwise.gateway.log_lines import logging_to
         from turnwise.gateway.serve import GatewayMeans, run_gateway
 
         config = _config(upstream, config_path, host=host, port=port)
