@@ -4,7 +4,7 @@ import hashlib
 
 from flat_agents import flat_agent
 from turnwise import Journal
-from turnwise.endpoints.body_hash import BodyHash
+from turnwise.endpoints.endpoints import BodyHash
 from turnwise.journal.records import RequestSent
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.testing.scripted_model import BASE_URL

@@ -8,7 +8,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.endpoints.chunked_coding import MOST_AT_ONCE, ChunkedCoding, leading_chunks, single_chunk
+from turnwise.endpoints.bounded_connector import MOST_AT_ONCE, ChunkedCoding, leading_chunks, single_chunk
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 WORD = b'data: {"a":"b"}\n\n'

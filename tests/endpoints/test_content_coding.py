@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.endpoints.content_coding import PIECE_BYTES, UnknownCoding, Unpacker, unpacker_for
+from turnwise.endpoints.aiohttp_transport import PIECE_BYTES, UnknownCoding, Unpacker, unpacker_for
 
 CODINGS = ("gzip", "x-gzip", "deflate")
 

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from endpoints.test_quoted_keys import Says
 from flat_agents import flat_agent
 from tables import each
-from turnwise.endpoints.escapes import plain, plain_spans
-from turnwise.endpoints.key_forms import HIDDEN, TELLTALE, forms_of, hide_forms
-from turnwise.endpoints.key_hiding import WordsHider
+from turnwise.endpoints.key_hiding import HIDDEN, TELLTALE, WordsHider, forms_of, hide_forms, plain, plain_spans
 from turnwise.vocab import TextDelta
 
 KEY = "sk-verysecret/tail1tail2tail3"

@@ -4,7 +4,7 @@ import pytest
 
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import Endpoint, Secret
-from turnwise.endpoints.model_lists import ask_for_models
+from turnwise.endpoints.local_servers import ask_for_models
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.lab import Lab
 from turnwise.vocab import FaultKind

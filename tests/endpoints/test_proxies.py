@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tables import each
-from turnwise.endpoints.proxies import goes_directly, naming_proxy, proxy_for
+from turnwise.endpoints.transport import goes_directly, naming_proxy, proxy_for
 from turnwise.gateway.delivery import without_address
 from turnwise.vocab import Fault, FaultKind
 from waits import HANG_S

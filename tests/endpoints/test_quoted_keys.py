@@ -15,8 +15,7 @@ from tables import each
 from turnwise import Journal
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.endpoints import Endpoint, Secret
-from turnwise.endpoints.key_forms import TELLTALE, forms_of
-from turnwise.endpoints.key_hiding import WordsHider
+from turnwise.endpoints.key_hiding import TELLTALE, WordsHider, forms_of
 from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.lab import Lab, parse_script
 from turnwise.running.watcher_events import FrameSeen, WatcherEvent

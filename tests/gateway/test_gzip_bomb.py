@@ -11,8 +11,7 @@ import pytest
 from gateway.calling import call_of
 from gateway.relayed import Gathered
 from turnwise.base.clock import SystemClock
-from turnwise.endpoints.aiohttp_transport import AiohttpTransport
-from turnwise.endpoints.content_coding import GROWTH_FROM_BYTES, PIECE_BYTES, Unpacker
+from turnwise.endpoints.aiohttp_transport import GROWTH_FROM_BYTES, PIECE_BYTES, AiohttpTransport, Unpacker
 from turnwise.gateway.client_bounds import Bounds
 from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
 from turnwise.gateway.service import RelayService, ServiceMeans

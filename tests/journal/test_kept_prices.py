@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.endpoints.first_reply import WithFirstReply
-from turnwise.endpoints.transport import HttpRequest
+from turnwise.endpoints.transport import HttpRequest, WithFirstReply
 from turnwise.journal.kept_prices import (
     MAX_NAME,
     MAX_ROWS,

@@ -7,7 +7,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
-from turnwise.endpoints.circuits import Circuits
+from turnwise.endpoints.end_habits import Circuits
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.journal.turn_ledger import PriceFinder

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each
-from turnwise.endpoints.escapes import plain
+from turnwise.endpoints.key_hiding import plain
 from turnwise.replay.secret_finder import LONGEST_KEY, SecretFinder, private_keys_in
 from turnwise.replay.stand_ins import StandIns
 

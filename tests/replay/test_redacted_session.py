@@ -15,7 +15,7 @@ from replay.test_replay import SAMPLE, kept_in, played
 from terminal.running import script
 from turn.kept_lab import scripts_of_lab
 from turn.kept_parts import RECORDINGS, STAND_INS, part_names
-from turnwise.endpoints.escapes import plain
+from turnwise.endpoints.key_hiding import plain
 from turnwise.errors import CallerError
 from turnwise.journal.records import RequestSent
 from turnwise.lab import builtin_scripts

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tables import each
-from turnwise.endpoints.escapes import plain
+from turnwise.endpoints.key_hiding import plain
 from turnwise.replay.secret_finder import SecretFinder
 from turnwise.replay.stand_ins import StandIns, can_be_replaced, spelled_alike
 from turnwise.vocab.key_shapes import KEY_SHAPES, keys_in

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from turnwise.endpoints.request_guard import check_may_leave, guarding
+from turnwise.endpoints.transport import check_may_leave, guarding
 from turnwise.errors import RequestForbidden
 
 pytest_plugins = ["pytester"]

@@ -35,9 +35,8 @@ from turnwise.agent.schemas import OutputType, checker_of, output_over
 from turnwise.agent.tools import BATCH_HINT, ToolLike
 from turnwise.base.clock import TimeOrderedIds
 from turnwise.base.threads import run_to_end
-from turnwise.endpoints.circuits import Circuits
-from turnwise.endpoints.first_reply import WithFirstReply
-from turnwise.endpoints.transport import Transport
+from turnwise.endpoints.end_habits import Circuits
+from turnwise.endpoints.transport import Transport, WithFirstReply
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
 from turnwise.rules.history import check_input, open_calls

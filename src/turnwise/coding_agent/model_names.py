@@ -15,8 +15,14 @@ from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.text import visible_line
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import Endpoint
-from turnwise.endpoints.local_servers import LocalServer, ServerAnswer, find_servers, local_servers
-from turnwise.endpoints.model_lists import ASK_S, ask_for_models
+from turnwise.endpoints.local_servers import (
+    ASK_S,
+    LocalServer,
+    ServerAnswer,
+    ask_for_models,
+    find_servers,
+    local_servers,
+)
 from turnwise.errors import CallerError, MissingKey, ProviderFault
 from turnwise.settings.catalogue import builtin_catalogue, builtin_ends
 from turnwise.settings.settings import RunSettings

@@ -16,8 +16,7 @@ from turnwise.endpoints.end_habits import EndHabits, UnmarkedEnd
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.key_hiding import WordsHider, hide_in, hide_in_frames, hide_in_response
 from turnwise.endpoints.portions import MOST_BYTES, Portions
-from turnwise.endpoints.proxies import naming_proxy
-from turnwise.endpoints.transport import HttpReply, HttpRequest, Pump, Transport
+from turnwise.endpoints.transport import HttpReply, HttpRequest, Pump, Transport, naming_proxy
 from turnwise.errors import ProviderFault
 from turnwise.rules.truncation import is_unmarked
 from turnwise.turn.attempt import DROPPED

@@ -1,10 +1,17 @@
 """One HTTP request, sent exactly once. A transport never retries, never follows a redirect and never judges a status."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import contextlib
+import ipaddress
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 from typing import Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 import msgspec
+
+from turnwise.vocab import Fault
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,3 +101,157 @@ async def read_bounded(chunks: AsyncIterator[bytes], *, most_bytes: int) -> byte
         if len(found) > most_bytes:
             break
     return bytes(found)
+
+
+# The one question before a request leaves this process: does anybody forbid it? By default nobody does.
+#
+# `AiohttpTransport` asks it with the address of each request. `turnwise.testing.plugin` forbids requests while tests run.
+
+
+RequestGuard = Callable[[str], None]
+"""Raises for the URL of a request that must not leave."""
+
+_guards: list[RequestGuard] = []
+
+
+def check_may_leave(url: str) -> None:
+    """Raises what a guard raises, before a name is looked up or a connection is opened."""
+    for guard in _guards:
+        guard(url)
+
+
+@contextlib.contextmanager
+def guarding(guard: RequestGuard) -> Generator[None]:
+    """While the context is open, the guard is asked before each request of this process, in every thread."""
+    _guards.append(guard)
+    try:
+        yield
+    finally:
+        _guards.remove(guard)
+
+
+# Which proxy stands before an address, by the usual variables.
+#
+# Sources: curl(1), "ENVIRONMENT" and `--noproxy` (names, networks); the documentation of Go's golang.org/x/net/http/httpproxy,
+# `Config.NoProxy` (ports).
+
+
+_SEPARATOR = re.compile(r"[,\s]+")
+_ENTRY = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<name>[^:]*))(?::(?P<port>.*))?")
+_PORTS = {"http": 80, "https": 443}
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def proxy_for(url: str, *, env: Mapping[str, str]) -> str | None:
+    """The URL of the proxy; None if the address is reached directly."""
+    parts = urlsplit(url)
+    proxy = _variable(env, f"{parts.scheme}_proxy") or _variable(env, "all_proxy")
+    try:
+        port = parts.port or _PORTS.get(parts.scheme, 0)
+    except ValueError:
+        return None  # no request can be sent to such an address
+    if not proxy or goes_directly(parts.hostname or "", port=port, no_proxy=_variable(env, "no_proxy")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def shown_proxy(proxy: str) -> str:
+    """Its host and port, without a user and a password."""
+    return urlsplit(proxy).netloc.rpartition("@")[2]
+
+
+def naming_proxy(fault: Fault, sending: object, *, url: str) -> Fault:
+    """The fault of a request to `url`, with the proxy on its way (see `Transport`). A status that comes through TLS is the
+    server's own."""
+    proxy: object = getattr(sending, "proxy", None)
+    if not isinstance(proxy, str) or (fault.status is not None and url.startswith("https:")):
+        return fault
+    return msgspec.structs.replace(fault, message=f"{fault.message} (through the proxy `{proxy}`)".lstrip())
+
+
+def goes_directly(host: str, *, port: int, no_proxy: str) -> bool:
+    """Whether NO_PROXY has the host: by `*`, by its name or that of a domain above it, with a leading dot or without, or by its
+    address or a network (`10.0.0.0/8`). An entry with a port (`host:8080`) is for that port alone."""
+    host = host.lower().rstrip(".")
+    address = _address(host)
+    entries = _SEPARATOR.split(no_proxy.lower())
+    return any(_has(entry, host=host, address=address, port=port) for entry in entries if entry)
+
+
+def _has(entry: str, *, host: str, address: _Address | None, port: int) -> bool:
+    if entry == "*":
+        return True
+    name, own_port = entry, ""
+    if entry.count(":") == 1 or entry.startswith("["):  # else an IPv6 address, or no port
+        if (found := _ENTRY.fullmatch(entry)) is None:
+            return False
+        name, own_port = found["six"] or found["name"] or "", found["port"] or ""
+    if own_port and own_port != str(port):
+        return False
+    if address is not None:
+        try:
+            return address in ipaddress.ip_network(name, strict=False)
+        except ValueError:
+            return False  # the end of an address is no domain
+    name = name.removeprefix("*").strip(".")
+    return bool(name) and (host == name or host.endswith(f".{name}"))
+
+
+def _address(host: str) -> _Address | None:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def _variable(env: Mapping[str, str], name: str) -> str:
+    """The lower-case name wins, as in curl."""
+    return env.get(name) or env.get(name.upper()) or ""
+
+
+# What takes its time and is not needed for a request is begun once the first has left.
+
+
+class WithFirstReply:
+    """A transport that calls `then` when the head of its first reply has come: the request has left for sure by then, and its
+    answer takes longer to be generated than what is begun here takes."""
+
+    def __init__(self, transport: Transport, *, then: Callable[[], object]) -> None:
+        self._transport = transport
+        self._then: Callable[[], object] | None = then
+
+    def prepare(self, request: HttpRequest, /) -> None:
+        make_ready(self._transport, request)
+
+    def send(self, request: HttpRequest, /) -> AbstractAsyncContextManager[HttpReply]:
+        sending = self._transport.send(request)
+        return sending if self._then is None else _First(sending, came=self._came)
+
+    def _came(self) -> None:
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+
+
+class _First:
+    """The first request, as its own transport sends it. Whatever else that tells of it can be asked here, too."""
+
+    def __init__(self, sending: AbstractAsyncContextManager[HttpReply], *, came: Callable[[], None]) -> None:
+        self._sending = sending
+        self._came = came
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._sending, name)
+
+    async def __aenter__(self) -> HttpReply:
+        reply = await self._sending.__aenter__()
+        self._came()
+        return reply
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._sending.__aexit__(kind, error, trace)

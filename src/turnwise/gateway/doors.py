@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from turnwise.endpoints.visible_fields import HEADERS_UP, QUERY_UP
+from turnwise.endpoints.key_hiding import HEADERS_UP, QUERY_UP
 from turnwise.gateway.passed_calls import DoorRefusal
 
 HeaderFields = Sequence[tuple[str, str]]  # names in lower case

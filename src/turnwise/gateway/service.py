@@ -16,7 +16,7 @@ from turnwise.base.threads import beside_loop
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.end_habits import EndHabits
 from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request, find_key
-from turnwise.endpoints.model_lists import ask_for_models
+from turnwise.endpoints.local_servers import ask_for_models
 from turnwise.endpoints.transport import Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from turnwise.endpoints.cache_refusals import CacheRefusals
-from turnwise.endpoints.key_forms import SHORTEST_KEY, is_sought_in_words
+from turnwise.endpoints.end_habits import CacheRefusals
+from turnwise.endpoints.key_hiding import SHORTEST_KEY, is_sought_in_words
 from turnwise.errors import CallerError
 from turnwise.journal.journal import JournalEntry
 from turnwise.journal.records import JournalRecord, RequestSent

@@ -15,8 +15,15 @@ from urllib.parse import quote
 
 import msgspec
 
-from turnwise.endpoints.escapes import may_escape, plain, plain_spans
-from turnwise.endpoints.key_forms import SHORTEST_IN_WORDS, SHORTEST_KEY, TELLTALE, paired_forms
+from turnwise.endpoints.key_hiding import (
+    SHORTEST_IN_WORDS,
+    SHORTEST_KEY,
+    TELLTALE,
+    may_escape,
+    paired_forms,
+    plain,
+    plain_spans,
+)
 from turnwise.replay.stand_ins import StandIns, can_be_replaced, spelled_alike
 from turnwise.vocab.key_shapes import keys_in
 

@@ -7,9 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from turnwise.base.clock import Clock, SystemClock
-from turnwise.endpoints.cache_refusals import CacheRefusals
-from turnwise.endpoints.circuits import Circuits
-from turnwise.endpoints.end_habits import EndHabits
+from turnwise.endpoints.end_habits import CacheRefusals, Circuits, EndHabits
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.transport import Transport
 from turnwise.journal.ledger import Ledger

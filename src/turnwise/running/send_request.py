@@ -7,10 +7,8 @@ from functools import partial
 import msgspec
 
 from turnwise.assembly.response_reading import unread_response
-from turnwise.endpoints.body_hash import BodyHash
-from turnwise.endpoints.cache_refusals import HINT
-from turnwise.endpoints.circuits import Door
-from turnwise.endpoints.endpoints import Addressing
+from turnwise.endpoints.end_habits import HINT, Door
+from turnwise.endpoints.endpoints import Addressing, BodyHash
 from turnwise.endpoints.exchange import Exchange
 from turnwise.endpoints.transport import HttpRequest, make_ready
 from turnwise.journal.ledger import CacheMissed, LedgerEntry

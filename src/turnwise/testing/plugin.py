@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from turnwise.endpoints.request_guard import guarding
+from turnwise.endpoints.transport import guarding
 from turnwise.errors import RequestForbidden
 
 MARK = "real_requests"

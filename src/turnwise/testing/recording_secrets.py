@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from turnwise.endpoints.key_forms import HIDDEN, SHORTEST_KEY
+from turnwise.endpoints.key_hiding import HIDDEN, KEYLESS_HEADERS, QUERY_UP, SHORTEST_KEY
 from turnwise.endpoints.transport import HttpRequest
-from turnwise.endpoints.visible_fields import KEYLESS_HEADERS, QUERY_UP
 from turnwise.replay.secret_finder import NewCharacters, SecretFinder
 from turnwise.replay.stand_ins import StandIns
 from turnwise.testing.recording_texts import Span, split_texts
