@@ -12,7 +12,7 @@ from lab.failing import DEADLINES, settled
 from relay.asking_relay import PATHS, TOOLS, plain
 from turnwise.assembly.response_reading import read_body
 from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
-from turnwise.gateway.passed_calls import ClientCall
+from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.lab.received_requests import Received

@@ -12,7 +12,7 @@ from turnwise.assembly.response_reading import read_body
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.transport import Transport
 from turnwise.gateway.delivery import Delivery, DeliveryMeans, write_fault
-from turnwise.gateway.passed_calls import PieceWriter
+from turnwise.gateway.doors import PieceWriter
 from turnwise.lab import Lab
 from turnwise.lab.cases import QUESTION, TOOL_NAMES
 from turnwise.lab.readers.naive import read_naively

@@ -7,7 +7,7 @@ import pytest
 from gateway.relayed import FAMILIES, Gathered, naively, profile_of
 from gateway.test_service import asked, lab_at
 from turnwise.gateway.config import GatewayRoute
-from turnwise.gateway.passed_calls import ClientCall
+from turnwise.gateway.doors import ClientCall
 from turnwise.relay.event_reader import ArrayAnswer
 from turnwise.vocab import Response
 from turnwise.wire.json_fields import encode

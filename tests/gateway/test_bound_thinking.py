@@ -15,7 +15,7 @@ from lab.failing import DEADLINES, settled
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.gateway import learned_refusals
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
-from turnwise.gateway.passed_calls import ClientCall
+from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.lab.script import Binding, Script, ScriptedCall, ScriptedStep

@@ -10,7 +10,7 @@ from gateway.calling import call_of, upstream_at
 from gateway.relayed import Gathered
 from tables import each
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
-from turnwise.gateway.passed_calls import ClientCall
+from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import COUNTS_NOT_S, RelayService, ServiceMeans
 from turnwise.relay.token_counting import counts_not
 from turnwise.testing import FakeClock

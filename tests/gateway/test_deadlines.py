@@ -10,7 +10,7 @@ from gateway.relayed import FAMILIES, Gathered
 from lab.failing import settled
 from tables import each
 from turnwise.gateway.config import DEFAULTS, GatewayConfig, GatewayDeadlines, GatewayRoute
-from turnwise.gateway.passed_calls import ClientCall
+from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock, ScriptedTransport

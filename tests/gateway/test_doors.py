@@ -5,8 +5,7 @@ import pytest
 
 from tables import each
 from turnwise.gateway import doors
-from turnwise.gateway.doors import OwnAddress
-from turnwise.gateway.passed_calls import DoorRefusal, encode_refusal, family_of
+from turnwise.gateway.doors import DoorRefusal, OwnAddress, encode_refusal, family_of
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import MODULES, family
 

@@ -11,7 +11,7 @@ from gateway.calling import call_of, upstream_at
 from gateway.relayed import FAMILIES, Gathered
 from lab.failing import DEADLINES, settled
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
-from turnwise.gateway.passed_calls import ClientGone
+from turnwise.gateway.doors import ClientGone
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock

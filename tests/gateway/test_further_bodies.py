@@ -11,7 +11,7 @@ from gateway.calling import answered, call_of, upstream_at
 from gateway.relayed import FAMILIES
 from tables import each
 from turnwise.gateway.config import GatewayRoute
-from turnwise.gateway.passed_calls import ClientCall
+from turnwise.gateway.doors import ClientCall
 from turnwise.lab.received_requests import Received
 from turnwise.lab.script import Script, Writer
 from turnwise.wire.json_fields import read_fields

@@ -18,7 +18,7 @@ from relay.asking_relay import PATHS, TOOLS, ask, plain
 from terminal.running import running_lab
 from turnwise.gateway.accounts import FIELDS, RequestLine
 from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
-from turnwise.gateway.passed_calls import ClientCall
+from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.relay.openai_apis import choose_api
 from turnwise.testing import FakeClock, Reply, ScriptedTransport, Stall

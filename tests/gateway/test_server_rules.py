@@ -11,7 +11,7 @@ from gateway.relayed import Gathered
 from lab.failing import DEADLINES, settled
 from turnwise.gateway import learned_refusals
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
-from turnwise.gateway.passed_calls import ClientCall
+from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock

@@ -17,7 +17,7 @@ from turnwise.endpoints.transport import HttpReply, HttpRequest, Take
 from turnwise.errors import MissingKey
 from turnwise.gateway.client_bounds import Bounds
 from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress, upstream_of
-from turnwise.gateway.passed_calls import ClientCall, ClientGone
+from turnwise.gateway.doors import ClientCall, ClientGone
 from turnwise.gateway.service import RelayService, ServiceMeans, write_models
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedStep

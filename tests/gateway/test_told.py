@@ -27,7 +27,7 @@ from turnwise.gateway.accounts import (
     received_body,
 )
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
-from turnwise.gateway.passed_calls import ClientCall, ClientGone
+from turnwise.gateway.doors import ClientCall, ClientGone
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock, ScriptedTransport

@@ -11,7 +11,7 @@ from gateway.calling import call_of
 from gateway.relayed import FAMILIES, Gathered
 from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
 from turnwise.gateway.delivery import without_address
-from turnwise.gateway.passed_calls import ClientCall
+from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.testing import FakeClock
 from turnwise.testing.scripted_transport import Reply, ScriptedTransport

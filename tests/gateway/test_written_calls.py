@@ -7,7 +7,7 @@ from gateway.relayed import FAMILIES, Gathered, profile_of
 from gateway.test_service import asked, lab_at
 from turnwise.assembly.response_reading import read_body
 from turnwise.gateway.config import GatewayRoute
-from turnwise.gateway.passed_calls import ClientCall
+from turnwise.gateway.doors import ClientCall
 from turnwise.lab.script import Script, ScriptedStep
 from turnwise.vocab import FinishReason, Response, Text, calls_of
 from turnwise.wire.json_fields import encode

@@ -13,7 +13,7 @@ from telemetry.otlp_receiver import Receiver, receiving
 from turnwise import Agent, CallerError, Telemetry
 from turnwise.gateway.accounts import Account, AccountMeans
 from turnwise.gateway.app import TRACE
-from turnwise.gateway.passed_calls import ClientCall, ClientGone
+from turnwise.gateway.doors import ClientCall, ClientGone
 from turnwise.telemetry.telemetry import INSTALL, telemetry_of
 from turnwise.testing import FakeClock, ScriptedModel
 from waits import HANG_S

@@ -15,7 +15,7 @@ from turnwise.agent.written_lines import WrittenLines
 from turnwise.assembly.evidence import KeptEvent, Witness
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.errors import JournalFailed
-from turnwise.gateway.passed_calls import ClientCall, ClientGone, DoorReason, Outlet, PieceWriter
+from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, Outlet, PieceWriter
 from turnwise.journal.direct_ledger import ANY, LedgerLine, RepairSeen, gateway_session
 from turnwise.journal.journal import journal_path
 from turnwise.journal.ledger import (

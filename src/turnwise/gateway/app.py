@@ -17,19 +17,19 @@ from turnwise.base.threads import LONG_BYTES, beside_loop
 from turnwise.errors import CallerError
 from turnwise.gateway import doors
 from turnwise.gateway.client_bounds import Bounds
-from turnwise.gateway.doors import OwnAddress
-from turnwise.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
-from turnwise.gateway.passed_calls import (
+from turnwise.gateway.doors import (
     JSON,
     WRITER,
     ClientCall,
     ClientGone,
     DoorRefusal,
     GatewayService,
+    OwnAddress,
     PieceWriter,
     encode_refusal,
     family_of,
 )
+from turnwise.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
 from turnwise.relay.client_request import AskedPath, asked_path
 from turnwise.wire.profiles import FamilyName
 

@@ -21,7 +21,7 @@ from turnwise.endpoints.exchange import Exchange
 from turnwise.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.gateway.accounts import Account
 from turnwise.gateway.client_bounds import OpenAnswer
-from turnwise.gateway.passed_calls import Outlet, PieceWriter
+from turnwise.gateway.doors import Outlet, PieceWriter
 from turnwise.journal.turn_ledger import received_of
 from turnwise.relay.bound_requests import BoundThinking
 from turnwise.relay.client_exchange import Relay, RelayEnd, Send

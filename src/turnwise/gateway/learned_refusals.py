@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from turnwise.base.clock import Clock
 from turnwise.endpoints.endpoints import Endpoint
-from turnwise.gateway.passed_calls import ClientCall
+from turnwise.gateway.doors import ClientCall
 from turnwise.relay.bound_requests import UNBOUND, BoundConversation, BoundThinking
 from turnwise.vocab import Request, Text
 from turnwise.wire.anthropic_messages.thinking import binds_thinking

@@ -13,8 +13,16 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from turnwise.gateway.client_bounds import Bounds
-from turnwise.gateway.doors import cors_headers, request_id, values_of
-from turnwise.gateway.passed_calls import WRITER, DoorRefusal, PieceWriter, encode_refusal, family_of
+from turnwise.gateway.doors import (
+    WRITER,
+    DoorRefusal,
+    PieceWriter,
+    cors_headers,
+    encode_refusal,
+    family_of,
+    request_id,
+    values_of,
+)
 from turnwise.wire.profiles import FamilyName
 
 MOST_PIPELINED = 16  # requests behind the one at hand; clients of these APIs send none

@@ -18,9 +18,8 @@ from turnwise.errors import CallerError
 from turnwise.gateway.app import GatewayApp
 from turnwise.gateway.client_bounds import Bounds
 from turnwise.gateway.config import GatewayConfig, check_clients
-from turnwise.gateway.doors import OwnAddress, is_loopback
+from turnwise.gateway.doors import GatewayService, OwnAddress, is_loopback
 from turnwise.gateway.keys import KeyRing
-from turnwise.gateway.passed_calls import GatewayService
 from turnwise.gateway.protocol import bounded_protocol
 
 BACKLOG = 2048  # as uvicorn's

@@ -44,8 +44,8 @@ from turnwise.gateway.delivery import (
     write_body,
     write_fault,
 )
+from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, GatewayService, Outlet
 from turnwise.gateway.learned_refusals import ServerLessons, StaleConversations
-from turnwise.gateway.passed_calls import ClientCall, ClientGone, DoorReason, GatewayService, Outlet
 from turnwise.journal.ledger import ReceivedResponse
 from turnwise.relay.bound_requests import BoundConversation, BoundThinking
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, SoughtInText, UpstreamSide

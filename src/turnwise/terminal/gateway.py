@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from turnwise.gateway.config import GatewayConfig
-    from turnwise.gateway.passed_calls import GatewayService
+    from turnwise.gateway.doors import GatewayService
     from turnwise.gateway.serve import BoundSocket
     from turnwise.wire.profiles import FamilyName
 
