@@ -9,8 +9,8 @@ from lab.failing import settled
 from turn.kept_lab import SAID, LabFiles, lab_config
 from turnwise.agent.scripts import with_script
 from turnwise.base.clock import SystemClock
-from turnwise.endpoints.end_habits import Circuits
 from turnwise.endpoints.endpoints import Endpoint
+from turnwise.endpoints.habits import Circuits
 from turnwise.errors import CallerError, TurnwiseBug
 from turnwise.journal.journal import Journal
 from turnwise.lab import Lab

@@ -13,7 +13,7 @@ from flat_agents import flat_agent
 from lab.failing import settled
 from turnwise import Journal, tool
 from turnwise.base.clock import SystemClock
-from turnwise.endpoints.end_habits import Circuits
+from turnwise.endpoints.habits import Circuits
 from turnwise.errors import CallerError
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.journal.ledger_queries import LedgerSpan

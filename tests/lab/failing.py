@@ -7,8 +7,8 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
-from turnwise.endpoints.end_habits import Circuits
 from turnwise.endpoints.endpoints import Endpoint
+from turnwise.endpoints.habits import Circuits
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.journal.turn_ledger import PriceFinder
 from turnwise.lab import Lab

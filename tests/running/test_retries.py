@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from turnwise.endpoints.end_habits import Circuits
+from turnwise.endpoints.habits import Circuits
 from turnwise.journal.journal import Journal
 from turnwise.rules.retries import RetryPolicy
 from turnwise.running.runner import Runner

@@ -14,8 +14,8 @@ import msgspec
 from lab.failing import DEADLINES, FAMILIES, settled
 from turnwise.agent.scripts import with_script
 from turnwise.base.clock import SystemClock
-from turnwise.endpoints.end_habits import Circuits
 from turnwise.endpoints.endpoints import Endpoint
+from turnwise.endpoints.habits import Circuits
 from turnwise.journal.journal import Journal
 from turnwise.lab import Lab, builtin_scripts, load_scripts
 from turnwise.lab.script import Script

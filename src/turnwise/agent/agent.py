@@ -35,7 +35,7 @@ from turnwise.agent.schemas import OutputType, checker_of, output_over
 from turnwise.agent.tools import BATCH_HINT, ToolLike
 from turnwise.base.clock import TimeOrderedIds
 from turnwise.base.threads import run_to_end
-from turnwise.endpoints.end_habits import Circuits
+from turnwise.endpoints.habits import Circuits
 from turnwise.endpoints.transport import Transport, WithFirstReply
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal

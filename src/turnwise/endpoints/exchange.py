@@ -12,8 +12,8 @@ import msgspec
 from turnwise.assembly.response_reading import ResponseReader, StreamReader, read_body, too_large
 from turnwise.base.clock import Clock, Overdue, Timer, Watchdog, wait_for_task
 from turnwise.base.threads import beside_loop
-from turnwise.endpoints.end_habits import EndHabits, UnmarkedEnd
 from turnwise.endpoints.endpoints import Endpoint
+from turnwise.endpoints.habits import EndHabits, UnmarkedEnd
 from turnwise.endpoints.key_hiding import WordsHider, hide_in, hide_in_frames, hide_in_response
 from turnwise.endpoints.portions import MOST_BYTES, Portions
 from turnwise.endpoints.transport import HttpReply, HttpRequest, Pump, Transport, naming_proxy

@@ -15,9 +15,9 @@ import msgspec
 from turnwise.assembly.response_reading import StreamReader
 from turnwise.base.clock import Clock, sleep
 from turnwise.base.threads import beside_loop
-from turnwise.endpoints.end_habits import EndHabits
 from turnwise.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.endpoints.exchange import Exchange
+from turnwise.endpoints.habits import EndHabits
 from turnwise.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.gateway.accounts import Account
 from turnwise.gateway.client_bounds import OpenAnswer

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from turnwise.base.clock import Clock, Overdue, SystemClock, Watchdog
 from turnwise.base.threads import beside_loop
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
-from turnwise.endpoints.end_habits import EndHabits
 from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request, find_key
+from turnwise.endpoints.habits import EndHabits
 from turnwise.endpoints.local_servers import ask_for_models
 from turnwise.endpoints.transport import Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault

@@ -6,8 +6,8 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from turnwise.endpoints.end_habits import CacheRefusals, Refused, narrowed_by
 from turnwise.endpoints.endpoints import BodyHash
+from turnwise.endpoints.habits import CacheRefusals, Refused, narrowed_by
 from turnwise.journal.journal import JournalEntry
 from turnwise.journal.records import KINDS, AskAnswered, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.replay.session_file import RecordedSession, RecordedTurn

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from turnwise.endpoints.end_habits import CacheRefusals
+from turnwise.endpoints.habits import CacheRefusals
 from turnwise.endpoints.key_hiding import SHORTEST_KEY, is_sought_in_words
 from turnwise.errors import CallerError
 from turnwise.journal.journal import JournalEntry

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnwise.endpoints.end_habits import CacheRefusals
+from turnwise.endpoints.habits import CacheRefusals
 from turnwise.errors import UnreadableTurn
 from turnwise.journal.journal import JournalEntry, TurnRow, WrittenPlace, WrittenRecord
 from turnwise.journal.records import AskAnswered, RequestSent, ScriptBegan, ToolsStarted, decode_record

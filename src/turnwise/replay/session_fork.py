@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from turnwise.endpoints.end_habits import CacheRefusals
+from turnwise.endpoints.habits import CacheRefusals
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session
 from turnwise.journal.records import JournalRecord

@@ -10,7 +10,7 @@ from typing import Literal, assert_never
 import msgspec
 
 from turnwise.base.clock import sleep
-from turnwise.endpoints.end_habits import Circuits
+from turnwise.endpoints.habits import Circuits
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.ledger import Ledger
 from turnwise.journal.loop_writer import LoopPen

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from turnwise.base.clock import Clock, SystemClock
-from turnwise.endpoints.end_habits import CacheRefusals, Circuits, EndHabits
 from turnwise.endpoints.endpoints import Endpoint
+from turnwise.endpoints.habits import CacheRefusals, Circuits, EndHabits
 from turnwise.endpoints.transport import Transport
 from turnwise.journal.ledger import Ledger
 from turnwise.journal.turn_ledger import Bookkeeper, PriceFinder

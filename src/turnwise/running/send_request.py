@@ -7,9 +7,9 @@ from functools import partial
 import msgspec
 
 from turnwise.assembly.response_reading import unread_response
-from turnwise.endpoints.end_habits import HINT, Door
 from turnwise.endpoints.endpoints import Addressing, BodyHash
 from turnwise.endpoints.exchange import Exchange
+from turnwise.endpoints.habits import HINT, Door
 from turnwise.endpoints.transport import HttpRequest, make_ready
 from turnwise.journal.ledger import CacheMissed, LedgerEntry
 from turnwise.journal.records import RequestSent
