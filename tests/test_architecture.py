@@ -34,10 +34,10 @@ NODES = {
     "coding_agent": 17_600,
     "editors": 12_100,
     "endpoints": 11_200,
-    "gateway": 13_900,
+    "gateway": 13_800,
     "journal": 20_200,
     "lab": 41_700,
-    "relay": 22_100,
+    "relay": 19_600,
     "replay": 8_100,
     "rules": 36_800,
     "running": 19_000,
@@ -48,7 +48,7 @@ NODES = {
     "tools": 50_000,
     "turn": 28_700,
     "vocab": 6_200,
-    "wire": 72_100,
+    "wire": 74_700,
     "workers": 6_200,
 }
 MAX_FUNCTION_LINES = 100

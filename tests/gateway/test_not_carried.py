@@ -8,8 +8,9 @@ import pytest
 from gateway.calling import answered, call_of, upstream_at
 from turnwise.gateway.accounts import FIELDS, RequestLine
 from turnwise.gateway.config import GatewayRoute
-from turnwise.relay.terms import MORE, MOST_NAMES, UNNAMED, names_not_carried, not_carried
+from turnwise.relay.terms import MORE, MOST_NAMES, UNNAMED, names_not_carried
 from turnwise.vocab import Repair
+from turnwise.wire.relay_facts import not_carried
 
 
 @pytest.mark.promise("heal:told")

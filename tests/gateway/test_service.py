@@ -18,7 +18,7 @@ from turnwise.errors import MissingKey
 from turnwise.gateway.client_bounds import Bounds
 from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress, upstream_of
 from turnwise.gateway.doors import ClientCall, ClientGone
-from turnwise.gateway.service import RelayService, ServiceMeans, write_models
+from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
 from turnwise.testing import FakeClock
@@ -30,6 +30,7 @@ from turnwise.wire.family import HttpCall
 from turnwise.wire.model_lists import read_model_list
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family as find_family
+from turnwise.wire.relay_facts import relay_facts
 from waits import HANG_S
 from whole_streams import read_stream
 
@@ -220,7 +221,7 @@ def test_the_output_of_a_route_is_capped() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_list_of_models_has_its_familys_shape(family: FamilyName) -> None:
     """Our own reader of such lists finds the names again."""
-    assert [model.name for model in read_model_list(write_models(["a", "b:c"], family=family))] == ["a", "b:c"]
+    assert [model.name for model in read_model_list(relay_facts(family).write_models(["a", "b:c"]))] == ["a", "b:c"]
 
 
 async def test_the_models_of_the_configuration_are_listed() -> None:

@@ -4,10 +4,11 @@ import copy
 import json
 from typing import Any
 
-from turnwise.relay.client_request import AskedPath, ClientRequest, RequestRefused, asked_path, read_client_request
+from turnwise.relay.client_request import ClientRequest, RequestRefused, asked_path, read_client_request
 from turnwise.relay.terms import RouteTerms, UpstreamRequest
 from turnwise.relay.translation import translate
 from turnwise.wire.profiles import FamilyName, Profile, builtin_profiles
+from turnwise.wire.relay_facts import AskedPath
 
 FAMILIES: tuple[FamilyName, ...] = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 PAIRS = [(source, target) for source in FAMILIES for target in FAMILIES if source != target]

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from relay.asking_relay import FAMILIES, MODELS, PROFILES, ask, path_of
 from relay.test_crossing import full
 from turnwise.lab.strict import check
-from turnwise.relay.client_request import AskedPath, RequestRefused, read_client_request, refusal_answer
+from turnwise.relay.client_request import RequestRefused, read_client_request, refusal_answer
 from turnwise.relay.terms import RouteTerms
 from turnwise.relay.token_counting import read_count_request, translate_count
 from turnwise.relay.translation import translate
+from turnwise.wire.relay_facts import AskedPath
 
 TERMS = RouteTerms(model="up", max_output_tokens=2000, one_call_at_a_time=True)
 

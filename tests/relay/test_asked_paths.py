@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each
-from turnwise.relay.client_request import AskedPath, asked_path
+from turnwise.relay.client_request import asked_path
+from turnwise.wire.relay_facts import AskedPath
 
 FOUND = {
     ("POST", "/v1/chat/completions"): AskedPath(family="openai_chat", kind="generate"),

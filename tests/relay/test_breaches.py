@@ -11,11 +11,10 @@ import turnwise
 from tables import each
 from turnwise.assembly import heal
 from turnwise.relay.breaches import BREACHES, blames_provider, breach_of, source_of
-from turnwise.relay.terms import NOT_CARRIED
 from turnwise.vocab import CALL_NOT_MADE, CALL_NOT_READ, NO_FINISH_REASON
 from turnwise.wire.healing import DAMAGES
 from turnwise.wire.registry import MODULES
-from turnwise.wire.relay_facts import relay_facts
+from turnwise.wire.relay_facts import NOT_CARRIED, relay_facts
 
 SOURCE = Path(turnwise.__file__).parent
 ROOTS = ("relay", "wire", "assembly")

@@ -3,16 +3,18 @@
 Each event is from a recorded stream; tests/gateway/test_recorded_streams.py has the clients themselves as judges.
 """
 
+from collections.abc import Sequence
+
 import pytest
 
 from tables import each
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.relay.client_exchange import as_for_another
-from turnwise.relay.client_stream import ClientStream
-from turnwise.relay.originals import Originals
+from turnwise.relay.client_stream import ClientStream, is_stray, reads_original
 from turnwise.vocab import FinishReason, Message, Request, Response, Text
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
+from turnwise.wire.relay_facts import relay_facts
 
 pytestmark = pytest.mark.promise("heal:every-case")
 CREATED = b'data: {"type":"response.created","response":{"id":"resp_1","output":[]}}\n\n'
@@ -61,27 +63,29 @@ UNCLEAR = {
 }
 
 
+def are_read(name: str, events: Sequence[bytes]) -> list[bool]:
+    reads = relay_facts(name).client_reading()
+    return [reads_original(raw, reads=reads) for raw in events]
+
+
 @pytest.mark.parametrize("name", CLEAR)
 def test_usual_events_are_clear(name: str) -> None:
     """What a family's API sends passes, and a text about such fields, too."""
-    originals = Originals(name)
-    assert [originals.read(raw) for raw in CLEAR[name]] == [True] * len(CLEAR[name])
-    assert not any(map(originals.is_stray, CLEAR[name]))
+    assert are_read(name, CLEAR[name]) == [True] * len(CLEAR[name])
+    assert not any(is_stray(raw, facts=relay_facts(name)) for raw in CLEAR[name])
 
 
 @each("why", UNCLEAR)
 def test_what_a_client_trips_over_is_not_clear(why: str) -> None:
     """Each makes the vendor's client raise, or lose a piece; everything behind it is written anew, too."""
     name, events = UNCLEAR[why]
-    originals = Originals(name)
-    assert [originals.read(raw) for raw in events] == [True] * (len(events) - 1) + [False]
-    assert not originals.read(CLEAR[name][0])
+    assert are_read(name, events) == [True] * (len(events) - 1) + [False]
 
 
 def test_an_end_mark_of_another_family_is_stray() -> None:
     """Anthropic's and Google's clients try to read `[DONE]` as JSON."""
     mark = b"event: data\ndata: [DONE]\n\n"
-    assert {name: Originals(name).is_stray(mark) for name in CLEAR} == {
+    assert {name: is_stray(mark, facts=relay_facts(name)) for name in CLEAR} == {
         "openai_chat": False,
         "openai_responses": False,
         "anthropic_messages": True,
@@ -91,11 +95,13 @@ def test_an_end_mark_of_another_family_is_stray() -> None:
 
 def test_a_last_event_without_output_does_not_tell_the_message() -> None:
     """Codex's backend leaves the output of `response.completed` empty, and the client takes its answer from there."""
-    said = Message("assistant", (Text("Hi."),))
     last = b'data: {"type":"response.completed","response":{"id":"r","output":[%s]}}\n\n'
-    originals = Originals("openai_responses")
-    assert (originals.tells(last % b"", said), originals.tells(last % b"{}", said)) == (False, True)
-    assert originals.tells(last % b"", Message("assistant", ()))
+    tells = relay_facts("openai_responses").end_tells
+    assert (tells(last % b""), tells(last % b"{}"), tells(last.replace(b"completed", b"created") % b"")) == (
+        False,
+        True,
+        True,
+    )
 
 
 def test_nothing_passes_behind_the_end_of_a_message() -> None:
@@ -133,6 +139,4 @@ def test_a_word_for_the_end_stays_in_its_family() -> None:
 def test_a_byte_order_mark_is_not_passed_on(family: str) -> None:
     """Proves: a client that takes it for a part of the first line would lose the first event."""
     event = b'data: {"type":"response.created","response":{"id":"r"}}\n\n'
-    assert Originals(family).read(event)
-    marked = Originals(family)
-    assert not marked.read(b"\xef\xbb\xbf" + event) and not marked.read(event)
+    assert are_read(family, [event]) == [True] and are_read(family, [b"\xef\xbb\xbf" + event]) == [False]

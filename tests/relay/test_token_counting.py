@@ -8,18 +8,19 @@ from anthropic.types.beta.message_count_tokens_params import MessageCountTokensP
 from google.genai.types import CountTokensResponse
 
 from relay.asking_relay import FAMILIES, MODELS, PROFILES, TOOLS, plain
-from turnwise.relay.client_request import AskedPath, RequestRefused
+from turnwise.relay.client_request import RequestRefused
 from turnwise.relay.terms import RouteTerms
 from turnwise.relay.token_counting import (
-    COUNTED_FIELDS,
     UpstreamCount,
-    counts,
+    count_form,
     read_count,
     read_count_request,
     translate_count,
     write_count,
 )
+from turnwise.wire.anthropic_messages.relay_facts import COUNTED_FIELDS
 from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.relay_facts import AskedPath
 
 ANTHROPIC = AskedPath(family="anthropic_messages", kind="count")
 GEMINI = AskedPath(family="gemini", kind="count", model="gemini-2.5-pro")
@@ -118,8 +119,11 @@ def test_an_image_is_estimated_by_its_kind_and_not_by_its_bytes() -> None:
 @pytest.mark.parametrize("name", ["bedrock-anthropic", "vertex-anthropic"])
 def test_endpoints_with_paths_of_their_own_do_not_count(name: str) -> None:
     """They have no path for it."""
-    assert not counts(builtin_profiles()[name])
-    assert [family for family in FAMILIES if counts(PROFILES[family])] == ["anthropic_messages", "gemini"]
+    assert count_form(builtin_profiles()[name]) is None
+    assert [family for family in FAMILIES if count_form(PROFILES[family]) is not None] == [
+        "anthropic_messages",
+        "gemini",
+    ]
 
 
 @pytest.mark.parametrize(

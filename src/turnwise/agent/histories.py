@@ -10,7 +10,6 @@ from turnwise.agent.run_input import Instructions, check_history
 from turnwise.base.exact_json import NotExact, exact_json
 from turnwise.errors import CallerError
 from turnwise.relay.client_request import GEMINI_PATHS
-from turnwise.relay.terms import NOT_CARRIED
 from turnwise.relay.translation import INNER
 from turnwise.rules.history import heal
 from turnwise.vocab import (
@@ -33,7 +32,7 @@ from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
 from turnwise.wire.profiles import FamilyName, builtin_profiles
 from turnwise.wire.registry import MODULES
 from turnwise.wire.registry import family as family_named
-from turnwise.wire.relay_facts import relay_facts
+from turnwise.wire.relay_facts import NOT_CARRIED, relay_facts
 
 # Which vendor's API a list of messages was written for, told from the messages alone.
 

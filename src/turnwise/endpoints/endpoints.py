@@ -15,6 +15,7 @@ from turnwise.errors import CallerError, MissingKey
 from turnwise.wire.addresses import path_below
 from turnwise.wire.family import BETA_HEADER, Family, HttpCall
 from turnwise.wire.profiles import Profile, profile_at
+from turnwise.wire.registry import USUAL
 from turnwise.wire.registry import family as find_family
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
@@ -78,7 +79,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the server may leave calls in the text. Its profile says so; a Chat Completions server elsewhere may, unless
         that is the own address of another vendor, whose profile says it then."""
         profile = self.profile
-        if profile.family != "openai_chat" or _site(self.base_url) == _site(profile.base_url):
+        if profile.family != USUAL or _site(self.base_url) == _site(profile.base_url):
             return profile.calls_in_text
         there = profile_at(self.base_url)
         return there is None or there.calls_in_text

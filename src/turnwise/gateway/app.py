@@ -30,8 +30,9 @@ from turnwise.gateway.doors import (
     family_of,
 )
 from turnwise.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
-from turnwise.relay.client_request import AskedPath, asked_path
+from turnwise.relay.client_request import asked_path
 from turnwise.wire.profiles import FamilyName
+from turnwise.wire.relay_facts import AskedPath
 
 # Whose program is at the other end of a connection on this machine.
 #

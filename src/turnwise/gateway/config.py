@@ -49,6 +49,7 @@ from turnwise.settings.catalogue import with_near_field
 from turnwise.settings.settings import MAX_FILE_BYTES, user_folder
 from turnwise.turn.config import CallsInText
 from turnwise.wire.profiles import FamilyName, Profile, profile_at
+from turnwise.wire.registry import USUAL
 
 # Which route serves a request, and which can never serve any.
 
@@ -313,7 +314,7 @@ def upstream_of(given: str | UpstreamAddress) -> Upstream:
     if known is not None and address.provider is not None and address.family not in (None, known.family):
         raise CallerError(f"`{address.provider}` speaks `{known.family}`, not `{address.family}`: leave out `family`")
     if known is None or address.family not in (None, known.family):
-        known = find_profile(address.family or "openai_chat")
+        known = find_profile(address.family or USUAL)
     chat = _chat_of(known) if address.family is None else None
     return Upstream(profile=known, chat=chat, model=address.model, base_url=address.url, key_env=address.key_env)
 

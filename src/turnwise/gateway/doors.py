@@ -15,7 +15,9 @@ from turnwise.endpoints.key_hiding import HEADERS_UP, QUERY_UP
 from turnwise.relay.client_request import asked_path, family_by_headers
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.profiles import FamilyName
+from turnwise.wire.registry import MODULES, USUAL
 from turnwise.wire.registry import family as find_family
+from turnwise.wire.relay_facts import relay_facts
 
 # What the doors and the service behind them say to each other: a call that passed, and the way out for its answer.
 
@@ -54,15 +56,14 @@ def family_of(path: str, *, header_names: Collection[str] = ()) -> FamilyName:
     """Whose errors the client of this path reads: by its headers where the gateway does not know the path, else OpenAI's."""
     if (asked := asked_path("POST", path)) is not None:
         return asked.family
-    if path.startswith("/v1beta/"):
-        return "gemini"
-    if path.startswith("/v1/messages"):
-        return "anthropic_messages"
-    return family_by_headers(header_names) or "openai_chat"
+    for facts in map(relay_facts, MODULES):
+        if facts.folder and path.startswith(facts.folder):
+            return facts.name
+    return family_by_headers(header_names) or USUAL
 
 
 def encode_refusal(refusal: DoorRefusal, *, family: FamilyName) -> tuple[tuple[tuple[str, str], ...], bytes]:
-    """The headers and the body. The status is the refusal's own, in the body as well (Gemini repeats it there)."""
+    """The headers and the body. The status is the refusal's own, also in a body that repeats it."""
     fault = Fault(
         kind=_KINDS.get(refusal.status, FaultKind.BAD_REQUEST),
         message=refusal.message,
@@ -71,7 +72,7 @@ def encode_refusal(refusal: DoorRefusal, *, family: FamilyName) -> tuple[tuple[t
         retry_after_s=refusal.retry_after_s,
     )
     _, body = find_family(family).encode_fault(fault)
-    if family == "gemini":
+    if relay_facts(family).status_in_body:
         body = _with_status(body, status=refusal.status)
     headers = (JSON, ("content-length", str(len(body))))
     if refusal.retry_after_s is not None:

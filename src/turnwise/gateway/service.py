@@ -6,7 +6,7 @@ import functools
 import logging
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -50,7 +50,6 @@ from turnwise.journal.ledger import ReceivedResponse
 from turnwise.relay.bound_requests import BoundConversation, BoundThinking
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, SoughtInText, UpstreamSide
 from turnwise.relay.client_request import (
-    AskedPath,
     ClientRequest,
     RequestRefused,
     read_body,
@@ -80,7 +79,7 @@ from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import family
-from turnwise.wire.relay_facts import relay_facts
+from turnwise.wire.relay_facts import AskedPath, relay_facts
 
 _log = logging.getLogger("turnwise")
 
@@ -417,7 +416,7 @@ class RelayService:
     async def _pass_on(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """A path that a route lists: body and answer go on as they are, but for the name that an alias stands for."""
         fields = await beside_loop(lambda: read_body(call.body), size=len(call.body))
-        named = "" if call.family == "gemini" else string_of(fields, "model") or ""
+        named = "" if relay_facts(call.family).model_in_path else string_of(fields, "model") or ""
         chosen = self._route_of_model(named, call) if named else self._route_of_path(call)
         if call.path not in chosen.route.passes:
             raise RequestRefused(
@@ -515,7 +514,7 @@ class RelayService:
                 names.update(dict.fromkeys(await self._listed(opened.endpoint, route=route)))
             elif opened.upstream.model is not None and not plain and not route.aliases:
                 names[opened.upstream.model] = None
-        return write_models(list(names), family=family)
+        return relay_facts(family).write_models(list(names))
 
     async def _listed(self, endpoint: Endpoint, *, route: GatewayRoute) -> list[str]:
         try:
@@ -585,33 +584,13 @@ async def open_service(
             yield RelayService(config, means=means, forward_key=forward_key)
 
 
-def write_models(names: Sequence[str], *, family: FamilyName) -> bytes:
-    """The list as the family's API gives it. Sources: the references of OpenAI, Anthropic and Google, "List models"."""
-    match family:
-        case "openai_chat" | "openai_responses":
-            rows = [{"id": name, "object": "model", "created": 0, "owned_by": "turnwise"} for name in names]
-            return encode({"object": "list", "data": rows})
-        case "anthropic_messages":
-            models = [
-                {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
-                for name in names
-            ]
-            ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
-            return encode({"data": models, "has_more": False, **ends})
-        case "gemini":
-            methods = ["generateContent", "countTokens"]
-            return encode(
-                {"models": [{"name": f"models/{name}", "supportedGenerationMethods": methods} for name in names]}
-            )
-
-
 def _asked(call: ClientCall, model: str) -> AskedPath:
     kind = "count" if call.kind == "count" else "generate"
     return AskedPath(family=call.family, kind=kind, model=model if call.model else None, streams=call.streams)
 
 
 def _wants_array(call: ClientCall) -> bool:
-    return call.family == "gemini" and ("alt", "sse") not in call.query
+    return relay_facts(call.family).arrays and ("alt", "sse") not in call.query
 
 
 def _sought(route: GatewayRoute, *, endpoint: Endpoint, request: Request) -> SoughtInText | None:

@@ -10,7 +10,6 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.relay.client_tools import SEARCH_CALL
 from turnwise.vocab import (
     BlockData,
     BlockEnded,
@@ -35,6 +34,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
+from turnwise.wire.openai_responses.client_tools import SEARCH_CALL
 
 # What a client has been told of a response by now: what was sent cannot be taken back, so the rest has to go on from it.
 

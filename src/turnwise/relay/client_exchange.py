@@ -15,7 +15,7 @@ from turnwise.relay.bound_requests import UNBOUND, BoundConversation, BoundThink
 from turnwise.relay.breaches import Deviations
 from turnwise.relay.client_request import RequestRefused
 from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
-from turnwise.relay.client_tools import CallFilter, ClientTool
+from turnwise.relay.client_tools import CallFilter
 from turnwise.relay.dialects import Rewrite, rewritten
 from turnwise.relay.edits import continued_call, honest, is_unfinished, too_short, within_cap
 from turnwise.relay.event_reader import EventReader
@@ -60,6 +60,7 @@ from turnwise.wire.family import Family, HttpCall
 from turnwise.wire.generations import softens
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.profiles import Profile
+from turnwise.wire.relay_facts import ClientTool
 
 if TYPE_CHECKING:
     from turnwise.assembly.text_calls.frames import CallFinder

@@ -3,9 +3,9 @@
 import functools
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import accumulate
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 from msgspec.structs import replace
@@ -13,51 +13,13 @@ from msgspec.structs import replace
 from turnwise.rules.schema import shorten
 from turnwise.vocab import Fault, FaultKind, ProviderItem, Request
 from turnwise.vocab.schema_bounds import MAX_REFERENCES_OF_A_REQUEST, cost_fault, size_of
-from turnwise.wire.addresses import read_path_part
 from turnwise.wire.family import BadRequest
 from turnwise.wire.json_fields import UNREADABLE, Fields, compact_text, encode, is_null, read_fields, write_object
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import family
-from turnwise.wire.relay_facts import FALSE, STORED, Pairs, RelayFacts, relay_facts
+from turnwise.wire.registry import MODULES, USUAL, family
+from turnwise.wire.relay_facts import FALSE, STORED, AskedPath, Pairs, RelayFacts, relay_facts
 
 # Which API family's which endpoint a client's path asks for. The paths are the APIs' own: nothing stands before the version.
-
-
-AskedKind = Literal["generate", "count", "models"]
-
-MAX_MODEL_NAME = 256
-"""Characters of a model's name; the longest resource names of Vertex AI have about 150."""
-
-_FIXED: dict[tuple[str, str], tuple[FamilyName, AskedKind]] = {
-    ("POST", "/v1/chat/completions"): ("openai_chat", "generate"),
-    ("POST", "/v1/responses"): ("openai_responses", "generate"),
-    ("POST", "/v1/messages"): ("anthropic_messages", "generate"),
-    ("POST", "/v1/messages/count_tokens"): ("anthropic_messages", "count"),
-    ("GET", "/v1beta/models"): ("gemini", "models"),
-}
-
-# Behind the last colon stands the verb: names of local models have colons of their own (`qwen3:8b`), those of gateways slashes.
-_GEMINI = re.compile(
-    r"/v1(?:beta)?/models/(?P<model>[^?#]+):(?P<verb>generateContent|streamGenerateContent|countTokens)"
-)
-_KINDS: dict[str, AskedKind] = {
-    "generateContent": "generate",
-    "streamGenerateContent": "generate",
-    "countTokens": "count",
-}
-
-
-_OF_GOOGLE = frozenset({"x-goog-api-key", "x-goog-api-client"})
-
-
-class AskedPath(msgspec.Struct, frozen=True, kw_only=True):
-    """What a path asks for. `model` is set where the path names it, and `streams` where the path asks for a stream: both in
-    Gemini's API alone, the bodies of the others say it."""
-
-    family: FamilyName
-    kind: AskedKind
-    model: str | None = None
-    streams: bool = False
 
 
 def asked_path(method: str, path: str, *, header_names: Collection[str] = ()) -> AskedPath | None:
@@ -67,31 +29,25 @@ def asked_path(method: str, path: str, *, header_names: Collection[str] = ()) ->
     other spelling of a path gets past a check. `header_names` are in lower case: three families list their models at one path.
     """
     if (method, path) == ("GET", "/v1/models"):
-        return AskedPath(family=family_by_headers(header_names) or "openai_chat", kind="models")
-    if (fixed := _FIXED.get((method, path))) is not None:
-        return AskedPath(family=fixed[0], kind=fixed[1])
-    found = _GEMINI.fullmatch(path) if method == "POST" else None
-    model = None if found is None else _model_name(found["model"])
-    if found is None or model is None:
-        return None
-    verb = found["verb"]
-    return AskedPath(family="gemini", kind=_KINDS[verb], model=model, streams=verb == "streamGenerateContent")
+        return AskedPath(family=family_by_headers(header_names) or USUAL, kind="models")
+    if (fixed := _fixed_paths().get((method, path))) is not None or method != "POST":
+        return fixed
+    return next((found for name in MODULES if (found := relay_facts(name).reads_path(path)) is not None), None)
+
+
+@functools.cache
+def _fixed_paths() -> Mapping[tuple[str, str], AskedPath]:
+    return {
+        place: AskedPath(family=relay_facts(name).name, kind=kind)
+        for name in MODULES
+        for place, kind in relay_facts(name).paths.items()
+    }
 
 
 def family_by_headers(names: Collection[str]) -> FamilyName | None:
-    """Whose client sends headers of these names, in lower case, at a path that several families have: Anthropic's clients name
-    their API's version, and Google's send their key in a header of its own."""
-    if "anthropic-version" in names:
-        return "anthropic_messages"
-    return "gemini" if not _OF_GOOGLE.isdisjoint(names) else None
-
-
-def _model_name(encoded: str) -> str | None:
-    """None for a name that could lead to another path, or that no model has."""
-    name = read_path_part(encoded)
-    if name is None or len(name) > MAX_MODEL_NAME or not name.isprintable():
-        return None
-    return None if any(segment in ("", ".", "..") for segment in name.split("/")) else name
+    """Whose client sends headers of these names, in lower case, at a path that several families have."""
+    every = map(relay_facts, MODULES)
+    return next((facts.name for facts in every if not facts.client_headers.isdisjoint(names)), None)
 
 
 # What the gateway does not do for a client, said in the words of the client's API.
@@ -208,7 +164,8 @@ NULL = msgspec.Raw(b"null")
 HALF_CHARACTER = "a string holds half of a character (an escape from `\\ud800` to `\\udfff` without its other half)"
 
 GEMINI_PATHS = {False: "/models/model:generateContent", True: "/models/model:streamGenerateContent"}
-"""What the decoder is given: it takes no name with a slash or a colon, and the model is known already."""
+"""What decoders are given; those of other families do not look at it. Gemini's takes no name with a slash or a colon, and the
+model is known already."""
 
 
 class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,8 +186,8 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_choices(self) -> bool:
-        """Whether it asks Chat Completions for several answers at once."""
-        return self.asked.family == "openai_chat" and compact_text(self.fields.get("n", NULL)) not in ("null", "1")
+        """Whether it asks for several answers at once."""
+        return compact_text(self.fields.get(relay_facts(self.asked.family).choices_field, NULL)) not in ("null", "1")
 
 
 def read_client_request(asked: AskedPath, body: bytes, *, one_client: bool = False) -> ClientRequest:
@@ -238,7 +195,7 @@ def read_client_request(asked: AskedPath, body: bytes, *, one_client: bool = Fal
     fields = read_body(body)
     if not one_client:
         refuse_stored(asked.family, fields)
-    keeps_nothing = asked.family == "openai_responses" and is_null(fields.get("store"))
+    keeps_nothing = relay_facts(asked.family).stores_unasked and is_null(fields.get("store"))
     if keeps_nothing:
         fields["store"] = FALSE
     request = decode(asked, write_object(fields) if keeps_nothing else body)
@@ -278,9 +235,8 @@ def _holds_half_characters(body: bytes) -> bool:
 
 def decode(asked: AskedPath, body: bytes) -> Request:
     """The body in the shared vocabulary. Raises RequestRefused."""
-    path = GEMINI_PATHS[asked.streams] if asked.family == "gemini" else ""
     try:
-        request = family(asked.family).decode_request(body, path)
+        request = family(asked.family).decode_request(body, GEMINI_PATHS[asked.streams])
     except BadRequest as error:
         raise RequestRefused(str(error)) from None
     except UNREADABLE as error:

@@ -8,14 +8,14 @@ call, and a call that comes as a whole, wait for the next word: if the output li
 as it came, so that it can take over at any event; but it learns those only when it does, since it seldom has to.
 """
 
+import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from turnwise.relay.agreement import NOISE, WORDS, Agreement, Conflict, Shown
 from turnwise.relay.breaches import SAYING
-from turnwise.relay.originals import Originals, is_last
 from turnwise.rules.schema import is_whole_json
 from turnwise.rules.truncation import hands_out_objects
 from turnwise.vocab import (
@@ -43,7 +43,8 @@ from turnwise.vocab import (
     calls_of,
 )
 from turnwise.wire.family import Family
-from turnwise.wire.relay_facts import relay_facts
+from turnwise.wire.relay_facts import RelayFacts, relay_facts
+from turnwise.wire.sse import BOM
 
 LOST_PIECE = Fault(
     kind=FaultKind.DISCONNECTED, message="a piece of the provider's response was lost on the way", status=502
@@ -55,6 +56,20 @@ MOST_SILENT_BYTES = 4096
 # Frames that passed and that the encoder has not been told. Catching up takes it 50 ms at most, once; from there on it is told
 # of one frame for each that passes.
 MOST_UNTOLD = 10_000
+
+
+_DONE = re.compile(rb"^data:[ \t]*\[DONE\]", re.MULTILINE)
+
+
+def reads_original(raw: bytes, *, reads: Callable[[bytes], bool]) -> bool:
+    """Whether the official client reads the event so far as we do. One that does not strip a byte order mark loses the first
+    event behind it."""
+    return not raw.startswith(BOM) and reads(raw)
+
+
+def is_stray(raw: bytes, *, facts: RelayFacts) -> bool:
+    """Whether an event is the end mark of another family, which this family's clients try to read as JSON."""
+    return not facts.knows_done and _DONE.search(raw) is not None
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -100,7 +115,7 @@ class ClientStream:
         self._is_same_family = passes
         self._passes = passes and not rewrites
         self._heals = heals or rewrites
-        self._originals = Originals(family.name)
+        self._reads = self._facts.client_reading()
         self._hides_empty = not passes or self._facts.object_arguments
         self._counts = counts
         self._shown = Shown(final_wins=self._facts.final_wins)
@@ -151,9 +166,9 @@ class ClientStream:
         if not self._heals and (raw or self._has_unhealed):
             return self._take_unhealed(raw, healed)
         if self._passes:
-            if not frames and not healed and self._originals.is_stray(raw):
+            if not frames and not healed and is_stray(raw, facts=self._facts):
                 return b""
-            self._passes = self._originals.read(raw)
+            self._passes = reads_original(raw, reads=self._reads)
             self._was_usual = self._is_usual(frames, healed)
             if self._was_usual:
                 return raw
@@ -308,8 +323,8 @@ class ClientStream:
         out = self._flush()
         self._catch_up()
         told = out + self._encoder.encode(Faulted(fault))
-        if self._family.name == "gemini":
-            return told  # its stream has no end mark
+        if not (self._facts.end_mark or self._facts.knows_done):
+            return told  # the family's streams have no end mark
         last = self._facts.last_event if self._facts.knows_done and self._facts.last_event else self._encoder.finish()
         return told + last
 
@@ -323,7 +338,7 @@ class ClientStream:
             return False
         for one in held:
             self._agreement.read(one.frames, one.healed)
-        if not all(self._originals.tells(one.raw, response.message) for one in held if is_last(one.raw)):
+        if response.message.parts and not all(self._facts.end_tells(one.raw) for one in held):
             return False
         return self._agreement.tells(response.message)
 

@@ -14,8 +14,8 @@ from typing import NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.relay.client_tools import PlainTools, callable_tools, fit_names
-from turnwise.relay.terms import UpstreamRequest, not_carried
+from turnwise.relay.client_tools import callable_tools, fit_names
+from turnwise.relay.terms import UpstreamRequest
 from turnwise.rules.retries import LESSONS_SAID, lesson_of
 from turnwise.vocab import (
     Fault,
@@ -50,7 +50,7 @@ from turnwise.wire.openai_chat.parts import unfit_fields, wire_id
 from turnwise.wire.openai_chat.request import asked_in_words
 from turnwise.wire.profiles import FamilyName, Profile, RefusedTool, SchemaDialect
 from turnwise.wire.registry import family
-from turnwise.wire.relay_facts import RelayFacts, relay_facts
+from turnwise.wire.relay_facts import PlainTools, RelayFacts, not_carried, relay_facts
 
 # What an API insists on where another family's is content with less, so that a request that was right stays right.
 

@@ -139,7 +139,7 @@ def choose_api(asked: ClientRequest, *, model: str, chat: Profile, refused: Coll
         return ApiChoice(api="responses", because="the server does not have Chat Completions")
     if row.alone is not None:
         return ApiChoice(api=row.alone, because="no other API has the model")
-    if asked.asked.family != "openai_chat":
+    if asked.asked.family != chat.family:
         return ApiChoice(api="responses", because="it combines tools and reasoning")
     request, effort = asked.request, asked.request.settings.reasoning_effort
     if request.tools and not _takes_tools(row, effort=effort, refused=refused):

@@ -5,15 +5,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from turnwise.relay.client_tools import ClientTool
 from turnwise.vocab import Repair, Request, ServerLesson
 from turnwise.wire.encoded_history import Adapted
 from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.relay_facts import relay_facts
-
-NOT_CARRIED = "not_carried"
-"""The kind of repair that says what of a request did not reach the upstream as the client said it."""
+from turnwise.wire.relay_facts import NOT_CARRIED, ClientTool, not_carried, relay_facts
 
 
 class RouteTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +36,6 @@ class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     keeps_bytes: bool = False
     adds_usage: bool = False
     stops: tuple[str, ...] = ()
-
-
-def capped(field: str, most: int) -> Repair:
-    return Repair("output_capped", f"`{field}`", f"the route allows {most} tokens of output")
-
-
-def not_carried(field: str, *, because: str) -> Repair:
-    return Repair(NOT_CARRIED, f"`{field}`", because)
 
 
 def told_adapted(adapted: Iterable[Adapted], *, client: FamilyName) -> list[Repair]:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.relay.client_request import ClientRequest, RequestRefused
-from turnwise.relay.client_tools import PlainTools, callable_tools, fit_names, plain_tools
+from turnwise.relay.client_tools import callable_tools, fit_names
 from turnwise.relay.dialects import (
     fit_beginning,
     fit_calls,
@@ -24,7 +24,7 @@ from turnwise.relay.dialects import (
 )
 from turnwise.relay.edits import edited, extra_of, lowered
 from turnwise.relay.stops import serve_stops
-from turnwise.relay.terms import RouteTerms, UpstreamRequest, capped, not_carried, told_adapted
+from turnwise.relay.terms import RouteTerms, UpstreamRequest, told_adapted
 from turnwise.vocab import (
     ArgumentsState,
     Caching,
@@ -59,7 +59,7 @@ from turnwise.wire.json_fields import (
 from turnwise.wire.offers import fitted_tool
 from turnwise.wire.profiles import FamilyName, Profile
 from turnwise.wire.registry import family
-from turnwise.wire.relay_facts import TOLD, RelayFacts, relay_facts
+from turnwise.wire.relay_facts import TOLD, RelayFacts, capped, not_carried, relay_facts
 
 # Fields of a request's body that have no word in the shared vocabulary, on their way to another family's API.
 #
@@ -395,7 +395,7 @@ def _crossed(asked: ClientRequest, *, terms: RouteTerms, profile: Profile) -> Up
     source, target = asked.asked.family, profile.family
     own, other = relay_facts(source), relay_facts(target)
     request = own.in_words(asked.request)
-    plain = plain_tools(request) if own.has_client_tools else PlainTools(request)
+    plain = own.plain_tools(request)
     request = plain.request
     model = terms.model or request.model
     extra, told = carry_extra(request, source=source, target=target)

@@ -4,6 +4,7 @@ import functools
 import importlib
 
 from turnwise.wire.family import Family
+from turnwise.wire.profiles import FamilyName
 
 MODULES = {
     "openai_chat": "turnwise.wire.openai_chat",
@@ -11,6 +12,9 @@ MODULES = {
     "anthropic_messages": "turnwise.wire.anthropic_messages",
     "gemini": "turnwise.wire.gemini",
 }
+
+USUAL: FamilyName = "openai_chat"
+"""What most servers and clients speak: meant where nothing says which."""
 
 
 @functools.cache

@@ -7,15 +7,69 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.vocab import Request
-from turnwise.wire.json_fields import Fields, is_null, string_of
-from turnwise.wire.profiles import Profile, SchemaDialect
+from turnwise.vocab import Opaque, ProviderItem, Repair, Request, ToolCall
+from turnwise.wire.encoded_history import Adapted
+from turnwise.wire.family import HttpCall
+from turnwise.wire.json_fields import UNREADABLE, Fields, encode, is_null, string_of
+from turnwise.wire.profiles import FamilyName, Profile, SchemaDialect
 from turnwise.wire.registry import MODULES
 
 Pairs = tuple[tuple[str, object], ...]
 """An object as its keys and values, in order: a key may stand twice, and which one counts is the upstream's choice."""
 
 FALSE = msgspec.Raw(b"false")
+TRUE = msgspec.Raw(b"true")
+
+NOT_CARRIED = "not_carried"
+"""The kind of repair that says what of a request did not reach the upstream as the client said it."""
+
+
+def not_carried(field: str, *, because: str) -> Repair:
+    return Repair(NOT_CARRIED, f"`{field}`", because)
+
+
+def capped(field: str, most: int) -> Repair:
+    return Repair("output_capped", f"`{field}`", f"the route allows {most} tokens of output")
+
+
+_count = msgspec.json.Decoder(int, strict=False)  # 64-bit integers of Gemini may come as strings, others write 1.0
+
+
+def is_above(raw: msgspec.Raw, most: int) -> bool:
+    """What is no whole number is left to the upstream to refuse. Some servers take -1 for no limit at all."""
+    try:
+        return not 0 <= _count.decode(raw) <= most
+    except UNREADABLE:
+        return False
+
+
+AskedKind = Literal["generate", "count", "models"]
+
+
+class AskedPath(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client's path asks for. `model` is set where the path names it, and `streams` where the path asks for a stream: both
+    in Gemini's API alone, the bodies of the others say it."""
+
+    family: FamilyName
+    kind: AskedKind
+    model: str | None = None
+    streams: bool = False
+
+
+class ClientTool(msgspec.Struct, frozen=True):
+    """What the client calls the tool, and the family's `own` fields of its calls (`namespace`). `item` writes a whole call in the
+    form that the client knows, where that is no call of a function (the client's own search for tools)."""
+
+    name: str
+    own: Opaque | None = None
+    item: Callable[[ToolCall], ProviderItem] | None = None
+
+
+class PlainTools(msgspec.Struct, frozen=True):
+    """The request with functions alone. `tools` are the client's, by the names that stand in the request."""
+
+    request: Request
+    tools: Mapping[str, ClientTool] = {}
 
 
 class FieldRule(msgspec.Struct, frozen=True):
@@ -44,6 +98,8 @@ BEHIND = "the text so far, and the word to go on, stand behind the history"
 NO_CALL = "the rest of an answer calls no tool"
 NO_SCHEMA = "the rest of an object is no object"
 LIMIT = "as much output as the model may give, and as the route allows"
+FOREIGN_REASONING = "reasoning without the provider's own data is refused"
+"""Of a history in which another family's model had it: a route may have answered with one before."""
 THOUGHT = "the rest of a text needs little reasoning, and its limit has to hold both"
 
 
@@ -86,6 +142,60 @@ class StoredNames(msgspec.Struct, frozen=True, kw_only=True):
     references: Callable[[Pairs], Iterator[str]]
 
 
+class CountForm(msgspec.Struct, frozen=True, kw_only=True):
+    """How the API counts the tokens of a request. `field` holds them in its answer. `needs` are fields that a request to generate
+    must have and one to count has not. `inner` gives the fields of the request that is counted, and raises BadRequest. `call`
+    asks the upstream; it is told the call of the request itself, and whether that has the client's own body."""
+
+    field: str
+    needs: Mapping[str, msgspec.Raw] = {}
+    inner: Callable[[Fields], Fields] = lambda fields: fields
+    call: Callable[[HttpCall, bool], HttpCall]
+
+
+def no_path(path: str) -> AskedPath | None:
+    """No path of the family names a model."""
+    return None
+
+
+def write_openai_models(names: Sequence[str]) -> bytes:
+    """Source: OpenAI API reference, "List models"."""
+    rows = [{"id": name, "object": "model", "created": 0, "owned_by": "turnwise"} for name in names]
+    return encode({"object": "list", "data": rows})
+
+
+def is_clear(raw: bytes) -> bool:
+    """Of a family whose clients read whatever our decoder reads."""
+    return True
+
+
+def settle_nothing(
+    fields: Fields, request: Request, profile: Profile, keeps_nothing: bool
+) -> tuple[Request, list[Repair]]:
+    """Nothing in a body of the family depends on who answered before, or on what the provider stores."""
+    return request, []
+
+
+Adapter = Callable[[dict[str, bytes]], Sequence[Adapted]]
+"""Changes the fields of a body to what the model takes."""
+
+
+def no_adapter(model: str, profile: Profile) -> Adapter | None:
+    """No model of the family is known to refuse a setting."""
+    return None
+
+
+def forbid_parallel(fields: Fields, profile: Profile) -> None:
+    """By a field of the body, where the endpoint takes it."""
+    if profile.sends_parallel_tool_calls:
+        fields["parallel_tool_calls"] = FALSE
+
+
+def cap_no_reasoning(fields: Fields, most: int) -> list[Repair]:
+    """The limit of the output says nothing about reasoning."""
+    return []
+
+
 def is_served(own: Fields) -> bool:
     """Whether a tool with these fields runs on the provider's server."""
     return string_of(own, "type") not in (None, "custom")
@@ -94,13 +204,23 @@ def is_served(own: Fields) -> bool:
 class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The family as one side of the gateway: what is told of it, what its clients send, and what its upstreams take."""
 
+    name: FamilyName
     title: str
     sources: Mapping[str, str]  # topic of a repair's rule -> where the API's reference has it
     excused: Mapping[str, str] = {}  # kind of repair that breaks no rule of this API -> what the API says of it
 
     # a client's request
+    paths: Mapping[tuple[str, str], AskedKind]  # method and path, without `GET /v1/models`, which three families have
+    reads_path: Callable[[str], AskedPath | None] = no_path  # of POST, where the path names the model
+    client_headers: frozenset[str] = frozenset()  # in lower case: only its clients send one of them
+    folder: str = ""  # its clients read errors of all paths that begin so
+    model_in_path: bool = False
     names_fields: bool = False  # an error of a request names the field at fault
-    count_field: str = ""  # where the count of tokens stands, if the API counts
+    status_in_body: bool = False  # an error repeats the status in its body
+    count: CountForm | None = None  # None: the API does not count
+    write_models: Callable[[Sequence[str]], bytes] = write_openai_models  # the list of models as its clients read it
+    choices_field: str = ""  # asks for several answers at once
+    stores_unasked: bool = False  # keeps the response where `store` says nothing
     setting_names: Mapping[str, str]  # what its clients call the settings that the vocabulary has words for
     history: str  # field of the messages
     system: str  # field of the instructions
@@ -109,7 +229,7 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     saying: frozenset[str] = frozenset()  # fields of a message that become parts; empty: no message has others
     sealed: frozenset[str] = frozenset()  # items that only the provider can read, though they stand for the history
     is_served: Callable[[Fields], bool] = is_served
-    has_client_tools: bool = False  # several kinds of tools that clients run (namespaces, searches, free text)
+    plain_tools: Callable[[Request], PlainTools] = PlainTools  # functions in place of other tools that clients run
     stored: StoredNames
     parents: frozenset[str]  # objects of the body whose fields are judged one by one
     rules: Mapping[str, FieldRule]  # further fields of the body; one that stands nowhere is told and left out
@@ -124,10 +244,22 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     finish_is_last: bool = False  # the finish reason stands behind the last word and the last call
     calls_finish: bool = False  # has a finish reason of its own for calls
     final_wins: bool = False  # its clients take the final form of a text or call, whatever they were told before
+    arrays: bool = False  # without `alt=sse` a stream is one JSON array
+    # Gives what says of each event of one stream, in order, whether the official client reads it so far as our decoder does.
+    client_reading: Callable[[], Callable[[bytes], bool]] = lambda: is_clear
+    end_tells: Callable[[bytes], bool] = is_clear  # the event has the output that clients take from the last one
 
     # what an upstream takes
     changed: Mapping[str, str]  # places that may be others in the request for the rest, the messages first -> why
     has_dialects: bool = False  # an endpoint's row says what it takes of a conversation (docs/dialects.md)
+    flat_tools: bool = (
+        False  # a function's fields stand in the tool itself; a body's schemas that say no object are refused
+    )
+    limits: tuple[str, ...]  # fields of the output limit, the usual one first
+    settle: Callable[[Fields, Request, Profile, bool], tuple[Request, list[Repair]]] = settle_nothing
+    adapter: Callable[[str, Profile], Adapter | None] = no_adapter  # None: the model takes all settings
+    forbid_parallel: Callable[[Fields, Profile], None] = forbid_parallel
+    cap_reasoning: Callable[[Fields, int], list[Repair]] = cap_no_reasoning
     takes: Mapping[str, str] = {}  # further fields: what they mean -> their place
     json_mode: tuple[str, bytes] | None = None  # place and value that ask for JSON without a schema; None: nothing does
     places: Mapping[str, tuple[str, ...]]  # where a setting may stand in a body; it has not been carried elsewhere

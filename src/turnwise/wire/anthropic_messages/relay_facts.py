@@ -5,8 +5,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.vocab import Message, Opaque, Request, Text, ToolResult
+from turnwise.vocab import Message, Opaque, Reasoning, Repair, Request, Text, ToolResult
 from turnwise.wire.anthropic_messages.fields import NAME, own_fields
+from turnwise.wire.anthropic_messages.thinking import may_think_by_budget
+from turnwise.wire.family import HttpCall
+from turnwise.wire.generations import adapt_claude, generation_of, say_in_words
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
@@ -18,9 +21,13 @@ from turnwise.wire.json_fields import (
     read_items,
     string_of,
     without,
+    write_array,
+    write_object,
 )
+from turnwise.wire.profiles import Profile
 from turnwise.wire.relay_facts import (
     BEHIND,
+    FOREIGN_REASONING,
     LIMIT,
     NO_CALL,
     NO_SCHEMA,
@@ -29,19 +36,27 @@ from turnwise.wire.relay_facts import (
     STORED,
     STORES,
     THOUGHT,
+    TRUE,
+    Adapter,
+    CountForm,
     FieldRule,
     Pairs,
     RelayFacts,
     StoredField,
     StoredNames,
+    capped,
+    is_above,
     is_said,
     keys_of,
+    not_carried,
     values_of,
 )
 
 _REFERENCE = "Anthropic API reference, Messages"
 _STREAMING = "Anthropic documentation, Streaming messages"
 _STORED = ("file_id", "file_ids")
+LEAST_BUDGET_TOKENS = 1024  # that the API takes
+_NO_THINKING = msgspec.Raw(b'{"type":"disabled"}')
 
 
 class _Skill(msgspec.Struct):
@@ -163,7 +178,86 @@ def _items(raw: msgspec.Raw) -> list[msgspec.Raw]:
     return read_items(raw) if bytes(raw)[:1] == b"[" else [raw]
 
 
+def _settle(fields: Fields, request: Request, profile: Profile, keeps_nothing: bool) -> tuple[Request, list[Repair]]:
+    """Takes thinking blocks without a signature out, which the provider refuses."""
+    if not any(_is_unsigned(part) for message in request.messages for part in message.parts):
+        return request, []
+    messages: list[bytes] = []
+    for raw in read_items(fields["messages"]):
+        message = read_fields(raw)
+        content = message.get("content")
+        if content is None or bytes(memoryview(content)[:1]) != b"[":
+            messages.append(bytes(raw))
+        elif kept := [
+            bytes(block) for block in read_items(content) if not (is_object(block) and _is_unsigned_block(block))
+        ]:
+            messages.append(write_object({**message, "content": write_array(kept)}))
+    fields["messages"] = msgspec.Raw(write_array(messages))
+    told = [not_carried("messages.content.thinking", because=FOREIGN_REASONING)]
+    is_budget = string_of(object_at(fields, "thinking"), "type") == "enabled"
+    if is_budget and not may_think_by_budget(request.messages):
+        fields["thinking"] = _NO_THINKING
+        because = "a turn that began without the provider's thinking goes on without"
+        told.append(not_carried("thinking", because=because))
+    return request, told
+
+
+def _is_unsigned(part: object) -> bool:
+    if type(part) is not Reasoning:
+        return False
+    own = own_fields(part.opaque)
+    return is_null(own.get("signature")) and is_null(own.get("data"))
+
+
+def _is_unsigned_block(raw: msgspec.Raw) -> bool:
+    block = read_fields(raw)
+    return string_of(block, "type") == "thinking" and not string_of(block, "signature")
+
+
+def _adapter(model: str, profile: Profile) -> Adapter | None:
+    row = generation_of(model, "claude")
+    return None if row is None else lambda fields: [*say_in_words(fields, row), *adapt_claude(fields, row)]
+
+
+def _forbid_parallel(fields: Fields, profile: Profile) -> None:
+    choice = object_at(fields, "tool_choice") or {"type": msgspec.Raw(b'"auto"')}
+    if string_of(choice, "type") != "none":
+        fields["tool_choice"] = msgspec.Raw(write_object({**choice, "disable_parallel_tool_use": TRUE}))
+
+
+def _cap_reasoning(fields: Fields, most: int) -> list[Repair]:
+    """The API refuses a thinking budget that reaches `max_tokens`."""
+    thinking = object_at(fields, "thinking")
+    budget = thinking.get("budget_tokens")
+    if budget is None or not is_above(budget, most - 1):
+        return []
+    lowered = msgspec.Raw(write_object({**thinking, "budget_tokens": encode(most - 1)}))
+    fields["thinking"] = lowered if most > LEAST_BUDGET_TOKENS else _NO_THINKING
+    return [capped("thinking.budget_tokens", most)]
+
+
+COUNTED_FIELDS = frozenset(
+    """model messages system tools tool_choice thinking output_config cache_control context_management mcp_servers""".split()
+)
+"""What of a message's fields the API takes in a request to count: it refuses others. Source: "Count tokens in a Message"."""
+
+
+def _count_call(sent: HttpCall, keeps_bytes: bool) -> HttpCall:
+    fields = read_fields(sent.body)
+    if not keeps_bytes:
+        fields = {key: raw for key, raw in fields.items() if key in COUNTED_FIELDS}
+    return HttpCall(path="/v1/messages/count_tokens", body=write_object(fields), headers=sent.headers)
+
+
+def _write_models(names: Sequence[str]) -> bytes:
+    """Source: Anthropic API reference, "List models"."""
+    rows = [{"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"} for name in names]
+    ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
+    return encode({"data": rows, "has_more": False, **ends})
+
+
 RELAY_FACTS = RelayFacts(
+    name=NAME,
     title="Anthropic's Messages API",
     sources={
         "calls": f"{_STREAMING}, `tool_use` blocks and `input_json_delta`",
@@ -171,7 +265,12 @@ RELAY_FACTS = RelayFacts(
         "ends": f"{_REFERENCE}, `stop_reason`",
         "bodies": f"{_REFERENCE}, `stream`",
     },
-    count_field="input_tokens",
+    paths={("POST", "/v1/messages"): "generate", ("POST", "/v1/messages/count_tokens"): "count"},
+    client_headers=frozenset({"anthropic-version"}),  # its clients name the version of the API
+    folder="/v1/messages",
+    # A message has to have a limit, a count has not.
+    count=CountForm(field="input_tokens", needs={"max_tokens": msgspec.Raw(b"1")}, call=_count_call),
+    write_models=_write_models,
     setting_names={
         "temperature": "temperature",
         "top_p": "top_p",
@@ -217,6 +316,11 @@ RELAY_FACTS = RelayFacts(
         "output_config.effort": THOUGHT,
         "thinking": THOUGHT,
     },
+    limits=("max_tokens",),
+    settle=_settle,
+    adapter=_adapter,
+    forbid_parallel=_forbid_parallel,
+    cap_reasoning=_cap_reasoning,
     takes={"top_k": "top_k"},
     places={
         "temperature": ("temperature",),
@@ -228,7 +332,7 @@ RELAY_FACTS = RelayFacts(
         "output": ("output_config.format",),
     },
     most_temperature=1.0,
-    least_reasoning_tokens=1024,
+    least_reasoning_tokens=LEAST_BUDGET_TOKENS,
     begins="user",
     keeps_system=lambda profile: profile.mid_system,
     tool_schemas="object",

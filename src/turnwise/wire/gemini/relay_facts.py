@@ -1,14 +1,27 @@
 """What the gateway knows of the Gemini API. Sources: the API reference, and the request types of the `google-genai` package."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from turnwise.vocab import Opaque, Request
+from turnwise.wire.addresses import read_path_part
+from turnwise.wire.family import BadRequest, HttpCall
 from turnwise.wire.gemini.fields import NAME, camel
+from turnwise.wire.gemini.fields import read_fields as read_camel_fields
 from turnwise.wire.gemini.parts import is_own_file
-from turnwise.wire.json_fields import UNREADABLE, encode, object_at, read_fields
+from turnwise.wire.json_fields import (
+    UNREADABLE,
+    Fields,
+    encode,
+    is_null,
+    is_object,
+    object_at,
+    read_fields,
+    write_object,
+)
 from turnwise.wire.relay_facts import (
     BEHIND,
     LIMIT,
@@ -19,6 +32,9 @@ from turnwise.wire.relay_facts import (
     OURS,
     REFUSED,
     THOUGHT,
+    AskedKind,
+    AskedPath,
+    CountForm,
     FieldRule,
     Pairs,
     RelayFacts,
@@ -57,7 +73,69 @@ def _allowed_alone(request: Request) -> Request:
     )
 
 
+MAX_MODEL_NAME = 256
+"""Characters of a model's name; the longest resource names of Vertex AI have about 150."""
+
+# Behind the last colon stands the verb: names of local models have colons of their own (`qwen3:8b`), those of gateways slashes.
+_PATH = re.compile(r"/v1(?:beta)?/models/(?P<model>[^?#]+):(?P<verb>\w+)", re.ASCII)
+_KINDS: dict[str, AskedKind] = {
+    "generateContent": "generate",
+    "streamGenerateContent": "generate",
+    "countTokens": "count",
+}
+
+
+def _read_path(path: str) -> AskedPath | None:
+    found = _PATH.fullmatch(path)
+    kind = None if found is None else _KINDS.get(found["verb"])
+    model = None if found is None else _model_name(found["model"])
+    if found is None or kind is None or model is None:
+        return None
+    return AskedPath(family=NAME, kind=kind, model=model, streams=found["verb"] == "streamGenerateContent")
+
+
+def _model_name(encoded: str) -> str | None:
+    """None for a name that could lead to another path, or that no model has."""
+    name = read_path_part(encoded)
+    if name is None or len(name) > MAX_MODEL_NAME or not name.isprintable():
+        return None
+    return None if any(segment in ("", ".", "..") for segment in name.split("/")) else name
+
+
+def _counted(fields: Fields) -> Fields:
+    """The API counts bare contents, or a whole request within the field `generateContentRequest`."""
+    for key, raw in fields.items():
+        if camel(key) == "generateContentRequest" and not is_null(raw):
+            if not is_object(raw):
+                raise BadRequest(f"`{key}` must be an object")
+            return read_fields(raw)
+    return fields
+
+
+def _count_call(sent: HttpCall, keeps_bytes: bool) -> HttpCall:
+    """The form with the whole request in it: the bare one counts no tools and no instructions."""
+    path = sent.path.removesuffix(":generateContent")
+    fields = {key: raw for key, raw in read_camel_fields(sent.body).items() if key != "model"}
+    inner = write_object({"model": encode(path.removeprefix("/")), **fields})
+    return HttpCall(path=f"{path}:countTokens", body=write_object({"generateContentRequest": inner}))
+
+
+def _write_models(names: Sequence[str]) -> bytes:
+    """Source: Gemini API reference, "List models"."""
+    methods = ["generateContent", "countTokens"]
+    return encode({"models": [{"name": f"models/{name}", "supportedGenerationMethods": methods} for name in names]})
+
+
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+
+
+def _reads(raw: bytes) -> bool:
+    """A stream that is one JSON array is for those who asked without `alt=sse`."""
+    return raw.lstrip(_BLANK)[:1] not in (b"[", b"{", b",", b"]")
+
+
 RELAY_FACTS = RelayFacts(
+    name=NAME,
     title="the Gemini API",
     sources={
         "calls": f"{_REFERENCE}, `FunctionCall`",
@@ -66,7 +144,16 @@ RELAY_FACTS = RelayFacts(
         "bodies": "Gemini API reference, streamGenerateContent",
     },
     excused={"id_missing": "An id of a call is optional in this API. The gateway made one for its client."},
-    count_field="totalTokens",
+    paths={("GET", "/v1beta/models"): "models"},
+    reads_path=_read_path,
+    client_headers=frozenset({"x-goog-api-key", "x-goog-api-client"}),
+    folder="/v1beta/",
+    model_in_path=True,
+    status_in_body=True,
+    count=CountForm(field="totalTokens", inner=_counted, call=_count_call),
+    write_models=_write_models,
+    arrays=True,
+    client_reading=lambda: _reads,
     setting_names={
         "temperature": "generationConfig.temperature",
         "top_p": "generationConfig.topP",
@@ -122,6 +209,8 @@ RELAY_FACTS = RelayFacts(
         "generationConfig.maxOutputTokens": LIMIT,
         "generationConfig.thinkingConfig": THOUGHT,
     },
+    limits=("generationConfig.maxOutputTokens",),
+    forbid_parallel=lambda fields, profile: None,  # the API has no word for it
     takes={
         "top_k": "generationConfig.topK",
         "frequency_penalty": "generationConfig.frequencyPenalty",

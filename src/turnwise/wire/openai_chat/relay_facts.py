@@ -1,8 +1,12 @@
 """What the gateway knows of Chat Completions. Sources: the API reference, and the request types of the `openai` package."""
 
+import re
 from collections.abc import Iterator
 from typing import cast
 
+from turnwise.wire.generations import adapt_gpt, generation_of
+from turnwise.wire.openai_chat.fields import NAME
+from turnwise.wire.profiles import Profile
 from turnwise.wire.relay_facts import (
     BEHIND,
     LIMIT,
@@ -13,6 +17,7 @@ from turnwise.wire.relay_facts import (
     OURS,
     REFUSED,
     THOUGHT,
+    Adapter,
     FieldRule,
     Pairs,
     RelayFacts,
@@ -33,7 +38,37 @@ def _references(pairs: Pairs) -> Iterator[str]:
     yield from keys_of(pairs, _STORED)
 
 
+# Each of these was seen in a recorded stream, and makes the vendor's own client raise or lose something.
+# Mistral's reasoning models write parts where a text belongs. The keys have no backslash before them, so they stand in no text.
+_CONTENT = b'"content"'
+_LISTED_CONTENT = re.compile(rb'"delta"\s*:\s*\{[^{}\[\]]*"content"\s*:\s*\[')
+# A client asks what kind of call begins, and forgets it where a later piece says null.
+_CALL_BEGINS = re.compile(rb'"tool_calls"\s*:\s*\[.*"name"\s*:\s*"[^"]', re.DOTALL)
+_NO_TYPE = re.compile(rb'"tool_calls"\s*:\s*\[.*"type"\s*:\s*null', re.DOTALL)
+_IS_FUNCTION = re.compile(rb'"type"\s*:\s*"')
+_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\{')
+
+
+def _reads(raw: bytes) -> bool:
+    if b'"delta"' not in raw:
+        return _CHOICES.search(raw) is None
+    if b'"tool_calls"' in raw:
+        is_untyped = _CALL_BEGINS.search(raw) is not None and _IS_FUNCTION.search(raw) is None
+        if is_untyped or _NO_TYPE.search(raw) is not None:
+            return False
+    at = raw.find(_CONTENT)
+    if at < 0 or (raw.startswith(b':"', at + len(_CONTENT)) and raw.find(_CONTENT, at + 1) < 0):
+        return True  # the usual text, told first because speed counts
+    return _LISTED_CONTENT.search(raw) is None
+
+
+def _adapter(model: str, profile: Profile) -> Adapter | None:
+    row = generation_of(model, "gpt") if profile.reasoning_request in (None, "reasoning_effort") else None
+    return None if row is None else lambda fields: adapt_gpt(fields, row, is_chat=True)
+
+
 RELAY_FACTS = RelayFacts(
+    name=NAME,
     title="Chat Completions",
     sources={
         "calls": f"{_REFERENCE}, chat completion chunk object, `choices[].delta.tool_calls`",
@@ -41,7 +76,9 @@ RELAY_FACTS = RelayFacts(
         "ends": f"{_REFERENCE}, `choices[].finish_reason`",
         "bodies": f"{_REFERENCE}, `stream`",
     },
+    paths={("POST", "/v1/chat/completions"): "generate"},
     names_fields=True,
+    choices_field="n",
     setting_names={
         "temperature": "temperature",
         "top_p": "top_p",
@@ -105,7 +142,10 @@ RELAY_FACTS = RelayFacts(
     indexed_calls=True,
     finish_is_last=True,
     calls_finish=True,
+    client_reading=lambda: _reads,
     has_dialects=True,
+    limits=("max_completion_tokens", "max_tokens"),
+    adapter=_adapter,
     takes={
         "frequency_penalty": "frequency_penalty",
         "presence_penalty": "presence_penalty",

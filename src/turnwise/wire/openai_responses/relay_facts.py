@@ -1,9 +1,32 @@
 """What the gateway knows of the Responses API. Sources: the API reference, and the request types of the `openai` package."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 
+import msgspec
+from msgspec.structs import replace
+
+from turnwise.vocab import Opaque, Reasoning, Repair, Request
+from turnwise.wire.generations import adapt_gpt, generation_of
+from turnwise.wire.json_fields import (
+    UNREADABLE,
+    Fields,
+    encode,
+    is_null,
+    is_object,
+    read_fields,
+    read_items,
+    string_of,
+    write_array,
+    write_object,
+)
+from turnwise.wire.openai_responses.client_tools import plain_tools
+from turnwise.wire.openai_responses.fields import NAME
+from turnwise.wire.openai_responses.request import ENCRYPTED_REASONING, wants_encrypted_reasoning
+from turnwise.wire.profiles import Profile
 from turnwise.wire.relay_facts import (
     BEHIND,
+    FOREIGN_REASONING,
     LIMIT,
     MAKES_STORED,
     NAMES_STORED,
@@ -12,11 +35,13 @@ from turnwise.wire.relay_facts import (
     OURS,
     REFUSED,
     THOUGHT,
+    Adapter,
     FieldRule,
     Pairs,
     RelayFacts,
     StoredNames,
     keys_of,
+    not_carried,
     values_of,
 )
 
@@ -32,7 +57,117 @@ def _references(pairs: Pairs) -> Iterator[str]:
     yield from keys_of([(key, one) for key, one in pairs if key != "container" or isinstance(one, str)], _STORED)
 
 
+def _settle(fields: Fields, request: Request, profile: Profile, keeps_nothing: bool) -> tuple[Request, list[Repair]]:
+    if keeps_nothing and not profile.stateless:  # the endpoint knows neither field, and stores nothing
+        fields.pop("store", None)
+    elif keeps_nothing:
+        request = _asking_for_reasoning(fields, request)
+    return request, _without_unstored_reasoning(fields, request)
+
+
+def _asking_for_reasoning(fields: Fields, request: Request) -> Request:
+    """Who says nothing about storing relies on the provider for its reasoning: it comes back encrypted then, so that the client
+    can send it again."""
+    if not wants_encrypted_reasoning(request.model, effort=request.settings.reasoning_effort):
+        return request
+    try:
+        included = [] if is_null(fields.get("include")) else read_items(fields["include"])
+    except UNREADABLE:
+        included = []
+    wanted = msgspec.Raw(encode(ENCRYPTED_REASONING))
+    if wanted in included:
+        return request
+    fields["include"] = msgspec.Raw(encode([*included, wanted]))
+    extra = {} if request.extra is None else read_fields(request.extra.json)
+    return replace(request, extra=Opaque(NAME, write_object({**extra, "include": fields["include"]}).decode()))
+
+
+def _without_unstored_reasoning(fields: Fields, request: Request) -> list[Repair]:
+    """Takes out items that neither carry their content nor are stored: OpenAI looks for an item that it never stored."""
+    has_any = any(type(part) is Reasoning for message in request.messages for part in message.parts)
+    if not has_any or bytes(fields.get("store", b"")) != b"false":
+        return []
+    items = read_items(fields["input"])
+    kept = [bytes(raw) for raw in items if not (is_object(raw) and _is_bare_reasoning(read_fields(raw)))]
+    if len(kept) == len(items):
+        return []
+    fields["input"] = msgspec.Raw(write_array(kept))
+    return [not_carried("input.reasoning", because=FOREIGN_REASONING)]
+
+
+def _is_bare_reasoning(item: Fields) -> bool:
+    is_bare = is_null(item.get("encrypted_content")) and is_null(item.get("content"))
+    return is_bare and string_of(item, "type") == "reasoning"
+
+
+def _adapter(model: str, profile: Profile) -> Adapter | None:
+    row = generation_of(model, "gpt")
+    return None if row is None else lambda fields: adapt_gpt(fields, row, is_chat=False)
+
+
+_DATA = re.compile(rb"^data:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+# Events that the client checks against what it has.
+_CHECKED = (b"response.created", b"response.in_progress", b"content_part.added")
+_LAST = (b"response.completed", b"response.incomplete")
+
+
+class _NamedResponse(msgspec.Struct):
+    id: str = ""
+    output: list[msgspec.Raw] = []
+
+
+class _CheckedEvent(msgspec.Struct):
+    type: str = ""
+    response: _NamedResponse | None = None
+    item_id: str = ""
+    content_index: int | None = None
+
+
+_checked_event = msgspec.json.Decoder(_CheckedEvent)
+
+
+def _reading() -> Callable[[bytes], bool]:
+    """Each of these was seen in a recorded stream, and makes the vendor's own client raise or lose something."""
+    known_id = ""
+    parts: dict[str, int] = {}  # by item: how many of them have begun
+
+    def reads(raw: bytes) -> bool:
+        nonlocal known_id
+        if not known_id and b"data:" in raw and b"response.created" not in raw:
+            return False  # a client takes nothing before the beginning
+        if not any(mark in raw for mark in _CHECKED):
+            return True
+        event = _read_event(raw)
+        if event is None:
+            return False
+        if event.type == "response.content_part.added":
+            expected = parts.get(event.item_id, 0)
+            parts[event.item_id] = expected + 1
+            return event.content_index in (None, expected)
+        if event.response is not None:
+            before, known_id = known_id, event.response.id
+            return before in ("", known_id)
+        return True
+
+    return reads
+
+
+def _end_tells(raw: bytes) -> bool:
+    """Some servers leave the output of the last event empty."""
+    event = _read_event(raw) if any(mark in raw for mark in _LAST) else None
+    return event is None or event.response is None or bool(event.response.output)
+
+
+def _read_event(raw: bytes) -> _CheckedEvent | None:
+    lines = _DATA.findall(raw.replace(b"\r", b"\n"))
+    try:
+        return _checked_event.decode(b"\n".join(lines)) if lines else None
+    except UNREADABLE:
+        return None
+
+
 RELAY_FACTS = RelayFacts(
+    name=NAME,
     title="the Responses API",
     sources={
         "calls": f"{_REFERENCE}, function call output items and their streaming events",
@@ -40,7 +175,9 @@ RELAY_FACTS = RelayFacts(
         "ends": f"{_REFERENCE}, `status` and `incomplete_details` of the response object",
         "bodies": f"{_REFERENCE}, `stream`",
     },
+    paths={("POST", "/v1/responses"): "generate"},
     names_fields=True,
+    stores_unasked=True,
     setting_names={
         "temperature": "temperature",
         "top_p": "top_p",
@@ -58,7 +195,7 @@ RELAY_FACTS = RelayFacts(
     silent=frozenset({"id", "status", "role"}),
     # Items that stand for what was said before, encrypted, or ask its server to put it so.
     sealed=frozenset({"agent_message", "compaction", "compaction_trigger", "context_compaction"}),
-    has_client_tools=True,
+    plain_tools=plain_tools,
     stored=StoredNames(
         fields={
             "previous_response_id": NAMES_STORED,
@@ -92,6 +229,12 @@ RELAY_FACTS = RelayFacts(
     },
     knows_done=True,
     final_wins=True,
+    client_reading=_reading,
+    end_tells=_end_tells,
+    flat_tools=True,
+    limits=("max_output_tokens",),
+    settle=_settle,
+    adapter=_adapter,
     changed={
         "input": BEHIND,
         "tools": NO_CALL,
