@@ -190,7 +190,7 @@ async def test_the_gateway_lets_others_on_while_it_reads_an_answer(pumps: bool, 
         jitter=lambda: 0.5,
     )
     turns = Turns()
-    delivery = Delivery(relay, means=means, outlet=outlet, family=here, streams=streams)
+    delivery = Delivery(relay, means=means, outlet=outlet, streams=streams)
     end_of_it = await asyncio.wait_for(delivery.run(), HANG_S)
     turns.close()
     assert end_of_it.fault is None

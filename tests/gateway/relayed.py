@@ -140,7 +140,7 @@ async def _relayed(
         limits=DEFAULT_LIMITS,
         jitter=lambda: 0.5,
     )
-    delivery = Delivery(relay, means=means, outlet=outlet, family=here, streams=request.stream)
+    delivery = Delivery(relay, means=means, outlet=outlet, streams=request.stream)
     end = await settled(delivery.run(), clock=clock)
     if end.fault is not None and not delivery.started:
         await write_fault(end.fault, family=here, outlet=outlet)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.gateway.app import is_deeper
+from turnwise.relay.client_request import is_deeper
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.text(alphabet='{}[]"\\a\n'),

@@ -228,28 +228,30 @@ class WithFirstReply:
 
     def send(self, request: HttpRequest, /) -> AbstractAsyncContextManager[HttpReply]:
         sending = self._transport.send(request)
-        return sending if self._then is None else _First(sending, came=self._came)
+        return sending if self._then is None else ChangedReply(sending, change=self._came)
 
-    def _came(self) -> None:
+    def _came(self, reply: HttpReply) -> HttpReply:
         then, self._then = self._then, None
         if then is not None:
             then()
+        return reply
 
 
-class _First:
-    """The first request, as its own transport sends it. Whatever else that tells of it can be asked here, too."""
+class ChangedReply:
+    """A request as its own transport sends it, whose reply is what `change` makes of it. Whatever else the transport tells of the
+    request can be asked here, too."""
 
-    def __init__(self, sending: AbstractAsyncContextManager[HttpReply], *, came: Callable[[], None]) -> None:
+    def __init__(
+        self, sending: AbstractAsyncContextManager[HttpReply], *, change: Callable[[HttpReply], HttpReply]
+    ) -> None:
         self._sending = sending
-        self._came = came
+        self._change = change
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._sending, name)
 
     async def __aenter__(self) -> HttpReply:
-        reply = await self._sending.__aenter__()
-        self._came()
-        return reply
+        return self._change(await self._sending.__aenter__())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

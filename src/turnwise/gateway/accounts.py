@@ -12,7 +12,7 @@ from typing import TextIO
 import msgspec
 
 from turnwise.agent.written_lines import WrittenLines
-from turnwise.assembly.evidence import KeptEvent, Witness
+from turnwise.assembly.evidence import Witness
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.errors import JournalFailed
 from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, Outlet, PieceWriter
@@ -247,31 +247,19 @@ class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: Telemetry | None = None
 
 
-class SentRequest:
+class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request that goes upstream. `ended` is called once, whatever became of it."""
 
-    def __init__(
-        self,
-        account: "Account",
-        *,
-        entry: LedgerEntry,
-        line: LedgerLine | None,
-        asked_hour: bool,
-        asked: tuple[str, ...],
-        family: str,
-    ) -> None:
-        self._account = account
-        self._entry = entry
-        self._line = line
-        self._asked_hour = asked_hour
-        self._asked = asked
-        self._family = family
+    account: "Account"
+    entry: LedgerEntry
+    line: LedgerLine | None
+    asked_hour: bool
+    asked: tuple[str, ...]
+    family: str
 
     def ended(self, received: ReceivedResponse | None, *, witness: Witness | None = None) -> None:
         """None: no byte of it has left. `witness` kept what came."""
-        self._account.note(self._entry, received, line=self._line, asked_hour=self._asked_hour, asked=self._asked)
-        if received is not None and not received.cancelled:  # what a client left early says nothing of its end
-            self._account.keep(self._entry, received, family=self._family, witness=witness)
+        self.account.note(self, received, witness=witness)
 
 
 class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -315,33 +303,29 @@ class WatchedOutlet:
         self.status = status
 
 
-class _HeardAnswer:
+class _HeardAnswer(msgspec.Struct):
     """What came back of one request to an upstream, and which repairs it took."""
 
-    def __init__(self, provider: str, family: str, model: str, kinds: Counter[str], witness: Witness | None) -> None:
-        self._provider = provider
-        self._family = family
-        self._model = model
-        self._witness = witness
-        self.kinds = kinds
+    sent: SentRequest
+    kinds: Counter[str]
+    witness: Witness | None
 
     def seen(self, day: str) -> Iterator[RepairSeen]:
         """A row for each kind, and one for the request if the provider is to blame for any."""
-        for kind, times in self.kinds.items():
-            yield self._row(day, kind=kind, times=times, events=self._witness.events(kind) if self._witness else ())
-        if any(blames_provider(kind, family=self._family) for kind in self.kinds):
-            yield self._row(day, kind=ANY, times=1, events=())
-
-    def _row(self, day: str, *, kind: str, times: int, events: tuple[KeptEvent, ...]) -> RepairSeen:
-        return RepairSeen(
-            day=day,
-            provider=self._provider,
-            family=self._family,
-            model=self._model,
-            kind=kind,
-            times=times,
-            events=events,
-        )
+        entry, family = self.sent.entry, self.sent.family
+        told = [(kind, times, self.witness.events(kind) if self.witness else ()) for kind, times in self.kinds.items()]
+        if any(blames_provider(kind, family=family) for kind in self.kinds):
+            told.append((ANY, 1, ()))
+        for kind, times, events in told:
+            yield RepairSeen(
+                day=day,
+                provider=entry.provider,
+                family=family,
+                model=entry.model,
+                kind=kind,
+                times=times,
+                events=events,
+            )
 
 
 class Account:
@@ -367,15 +351,13 @@ class Account:
     @contextlib.contextmanager
     def open(self, outlet: Outlet) -> Generator[WatchedOutlet]:
         """At the end of the block the request is over: it is counted, and its line is written."""
-        telemetry = self._means.telemetry
-        if telemetry is None:
-            with self._open(outlet) as watched:
-                yield watched
-            return
-        with telemetry.gateway_span(dict(self._call.trace), clock=self._means.clock) as learn:
-            self._learn = learn
-            with self._open(outlet) as watched:
-                yield watched
+        means = self._means
+        spans = means.telemetry
+        span = (
+            contextlib.nullcontext() if spans is None else spans.gateway_span(dict(self._call.trace), clock=means.clock)
+        )
+        with span as self._learn, self._open(outlet) as watched:
+            yield watched
 
     @contextlib.contextmanager
     def _open(self, outlet: Outlet) -> Generator[WatchedOutlet]:
@@ -464,12 +446,6 @@ class Account:
             label = counts.model_label(provider, model, has_served=(provider, model) in self._served)
             counts.add(name, provider, label, *labels, amount=amount)
 
-    def keep(self, entry: LedgerEntry, received: ReceivedResponse, *, family: str, witness: Witness | None) -> None:
-        """What came back, for the report."""
-        response = received.response or received.partial
-        kinds = Counter([] if response is None else [repair.kind for repair in response.repairs])
-        self._answers.append(_HeardAnswer(entry.provider, family, entry.model, kinds, witness))
-
     def _mended(self, kinds: Iterable[str], provider: str, model: str) -> None:
         for kind in kinds:
             self._repairs[kind] += 1
@@ -541,40 +517,27 @@ class Account:
                 return NO_LEDGER
         self._number = number
         self._last = (provider, model)
-        return SentRequest(self, entry=entry, line=line, asked_hour=asked_hour, asked=asked, family=family)
+        return SentRequest(account=self, entry=entry, line=line, asked_hour=asked_hour, asked=asked, family=family)
 
-    def note(
-        self,
-        entry: LedgerEntry,
-        received: ReceivedResponse | None,
-        *,
-        line: LedgerLine | None,
-        asked_hour: bool,
-        asked: tuple[str, ...],
-    ) -> None:
+    def note(self, sent: SentRequest, received: ReceivedResponse | None, *, witness: Witness | None) -> None:
         """What came of a request; None if it never left."""
-        self._count(entry, received)
+        self._count(sent.entry, received)
         if received is None:
             self._number -= 1
-        if (ledger := self._means.ledger) is None or line is None:
+        elif not received.cancelled:  # what a client left early says nothing of its end
+            response = received.response or received.partial
+            kinds = Counter([] if response is None else [repair.kind for repair in response.repairs])
+            self._answers.append(_HeardAnswer(sent, kinds, witness))
+        if (ledger := self._means.ledger) is None or sent.line is None:
             return
         if received is None:
-            ledger.stayed(line)
+            ledger.stayed(sent.line)
         else:
-            now = self._means.clock.now()
-            completed = partial(self._completed, entry, received, ended=now, asked_hour=asked_hour, asked=asked)
-            ledger.became(line, completed)
+            ledger.became(sent.line, partial(self._completed, sent, received, ended=self._means.clock.now()))
 
-    def _completed(
-        self,
-        entry: LedgerEntry,
-        received: ReceivedResponse,
-        *,
-        ended: float,
-        asked_hour: bool,
-        asked: tuple[str, ...],
-    ) -> LedgerEntry:
+    def _completed(self, sent: SentRequest, received: ReceivedResponse, *, ended: float) -> LedgerEntry:
         """In the ledger's thread, for one request after the other."""
+        entry = sent.entry
         find = partial(self._means.prices.find, profile=entry.provider, at_s=entry.started)
         found = ended_entry(
             entry,
@@ -582,8 +545,8 @@ class Account:
             ended=ended,
             row=find(entry.model),
             billed_in_step=self._books.billed_in_step(entry),
-            asked_hour=asked_hour,
-            asked=asked,
+            asked_hour=sent.asked_hour,
+            asked=sent.asked,
             row_of=find,
         )
         self._books.put(found)

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import urllib.parse
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from turnwise.gateway.doors import (
     family_of,
 )
 from turnwise.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
-from turnwise.relay.client_request import asked_path
+from turnwise.relay.client_request import asked_path, is_deeper
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.relay_facts import AskedPath
 
@@ -74,34 +74,6 @@ def owner_of(client: tuple[str, int], own: OwnAddress, *, sockets: Path = SOCKET
 def _written(packed: bytes, port: int) -> str:
     words = [packed[at : at + 4] for at in range(0, len(packed), 4)]
     return "".join([f"{int.from_bytes(word, sys.byteorder):08X}" for word in words]) + f":{port:04X}"
-
-
-# How deeply JSON is nested, before anything decodes it.
-_BRACKETS = b'{}[]"'
-_OTHERS = bytes([each for each in range(256) if each not in _BRACKETS])
-_ALIKE = bytes.maketrans(b"[]", b"{}")
-
-
-def is_deeper(body: bytes, *, most: int) -> bool:
-    """Whether arrays and objects are nested more than `most` levels deep. Of bytes that are no JSON it may say either, but never
-    False if a decoder would go deeper.
-
-    A decoder that calls itself for each level would run out of stack. Everything here runs in C: what is no bracket goes, then
-    the innermost pairs go, a level at a time.
-    """
-    if body.count(b"{") + body.count(b"[") <= most:
-        return False
-    # Pairs of backslashes first: what is then before a quotation mark escapes it.
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _OTHERS)
-    left = b"".join(plain.split(b'"')[::2]).translate(_ALIKE)
-    too_deep = b"{" * (most + 1)
-    levels = 0
-    while levels < most and left and too_deep not in left:
-        shorter = left.replace(b"{}", b"")
-        if len(shorter) == len(left):  # no pair is left: a decoder fails at what closes none, or at the end
-            break
-        left, levels = shorter, levels + 1
-    return levels + left.count(b"{") > most
 
 
 _log = logging.getLogger("turnwise")
@@ -224,7 +196,8 @@ class GatewayApp:
             return
         visit = Visit(scope, receive, send)
         try:
-            await self._receive_visit(visit)
+            if (refusal := await self._receive_visit(visit)) is not None:
+                await self._refuse(visit, refusal)
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001 (one request's bug must not end the others)
@@ -253,27 +226,24 @@ class GatewayApp:
         _log.warning("gateway: %d for %s [%s]: %s", refusal.status, shown, id, refusal.message)
         self._service.refused(refusal.reason, family=family, kind="", status=refusal.status)
 
-    async def _receive_visit(self, visit: Visit) -> None:
+    async def _receive_visit(self, visit: Visit) -> DoorRefusal | None:
+        """Answer it, unless it is refused."""
         asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
         if asked is not None:
             visit.family, visit.kind = asked.family, asked.kind
         if (refusal := self._refuse_head(visit)) is not None:
-            await self._refuse(visit, refusal)
-            return
+            return refusal
         if visit.method == "OPTIONS" and visit.origin is not None:
             await visit.reply(204, doors.preflight_headers(visit.headers), b"")
-            return
-        if visit.method == "GET" and visit.path in ("/healthz", "/readyz"):
+        elif visit.method == "GET" and visit.path in ("/healthz", "/readyz"):
             is_good = visit.path == "/healthz" or self._service.is_ready()
-            await _reply_json(
-                visit, b'{"status":"ok"}' if is_good else b'{"status":"not ready"}', status=200 if is_good else 503
-            )
-            return
-        client = self._let_in(visit)
-        if isinstance(client, DoorRefusal):
-            await self._refuse(visit, client)
-            return
-        await self._serve(visit, asked, client=client)
+            status, said = (200, b'{"status":"ok"}') if is_good else (503, b'{"status":"not ready"}')
+            await visit.reply(status, _sized(JSON, said), said)
+        elif isinstance(client := self._let_in(visit), DoorRefusal):
+            return client
+        else:
+            return await self._serve(visit, asked, client=client)
+        return None
 
     def _refuse_head(self, visit: Visit) -> DoorRefusal | None:
         """Who asks, from where, and whether the query can be read."""
@@ -321,51 +291,43 @@ class GatewayApp:
             "must not be there twice",
         )
 
-    async def _serve(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> None:
+    async def _serve(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> DoorRefusal | None:
         if (visit.method, visit.path) == ("GET", "/metrics"):
             if (why := await _why_no_metrics(visit, client)) is not None:
-                await self._refuse(
-                    visit,
-                    DoorRefusal(reason="admin_key", status=403, message=why, code="admin_key_required"),
-                )
-                return
-            await visit.reply(200, _sized(METRICS_TYPE, body := self._service.metrics()), body)
+                return DoorRefusal(reason="admin_key", status=403, message=why, code="admin_key_required")
+            body = self._service.metrics()
+            await visit.reply(200, _sized(METRICS_TYPE, body), body)
         elif asked is None and not (visit.method == "POST" and visit.path in self._rules.passes):
-            await self._refuse(visit, _nothing_there(visit))
+            return _nothing_there(visit)
         elif asked is not None and asked.kind == "models":
-            await _reply_json(visit, await self._service.models(asked.family))
+            body = await self._service.models(asked.family)
+            await visit.reply(200, _sized(JSON, body), body)
         else:
-            await self._generate(visit, asked, client=client)
+            return await self._generate(visit, asked, client=client)
+        return None
 
-    async def _generate(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> None:
+    async def _generate(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> DoorRefusal | None:
         bounds = self._rules.bounds
         refusal = doors.refuse_content(visit.headers) or doors.refuse_length(visit.headers, most=bounds.body_bytes)
-        if refusal is None and self._open >= bounds.streams:
-            refusal = DoorRefusal(
-                reason="busy",
-                status=503,
-                message=f"the gateway serves {bounds.streams:,} requests already; try again",
-                retry_after_s=RETRY_AFTER_S,
-            )
-        elif refusal is None and self._service.is_full():
-            refusal = DoorRefusal(
-                reason="busy",
-                status=503,
-                message=f"the answers under way have {bounds.answers_bytes:,} bytes, as many as the gateway holds; try again",
-                retry_after_s=RETRY_AFTER_S,
-            )
         if refusal is not None:
-            await self._refuse(visit, refusal)
-            return
+            return refusal
+        busy = ""
+        if self._open >= bounds.streams:
+            busy = f"the gateway serves {bounds.streams:,} requests already"
+        elif self._service.is_full():
+            busy = f"the answers under way have {bounds.answers_bytes:,} bytes, as many as the gateway holds"
+        if busy:
+            return DoorRefusal(reason="busy", status=503, message=f"{busy}; try again", retry_after_s=RETRY_AFTER_S)
         self._open += 1
         try:
             body = await _read_body(visit, bounds=bounds)
             if isinstance(body, DoorRefusal):
                 await self._refuse(visit, body)
-                return
-            await self._answer(visit, self._call_of(visit, asked, body=body, client=client))
+            else:
+                await self._answer(visit, self._call_of(visit, asked, body=body, client=client))
         finally:
             self._open -= 1
+        return None
 
     def _call_of(self, visit: Visit, asked: AskedPath | None, *, body: bytes, client: ClientKey | None) -> ClientCall:
         return ClientCall(
@@ -455,10 +417,8 @@ def _key_to_forward(visit: Visit) -> str:
 
 
 def _nothing_there(visit: Visit) -> DoorRefusal:
-    other: Collection[str] = [
-        method for method in ("GET", "POST") if method != visit.method and asked_path(method, visit.path) is not None
-    ]
-    if other:
+    other = [method for method in ("GET", "POST") if asked_path(method, visit.path) is not None]
+    if other:  # and none of them is the visit's own
         return DoorRefusal(
             reason="path", status=405, message=f"this path takes {' or '.join(other)}", code="method_not_allowed"
         )
@@ -470,10 +430,6 @@ def _nothing_there(visit: Visit) -> DoorRefusal:
         "`pass` of its route in gateway.toml",
         code="unknown_path",
     )
-
-
-async def _reply_json(visit: Visit, body: bytes, *, status: int = 200) -> None:
-    await visit.reply(status, _sized(JSON, body), body)
 
 
 def _sized(kind: tuple[str, str], body: bytes) -> tuple[tuple[str, str], ...]:

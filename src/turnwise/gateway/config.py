@@ -6,7 +6,7 @@
 | `hosts` | none | further names for `Host`, with a port or for any |
 | `origins` | none | pages that a browser may ask for (`https://chat.example.org`) |
 | `[bounds]` | see `client_bounds.py` | what one client may take up |
-| `[deadlines]` | see `deadlines.py` | how long upstreams are waited for |
+| `[deadlines]` | see `GatewayDeadlines` | how long upstreams are waited for |
 | `[[route]]` | at least one | the first whose `models` or `aliases` have the name serves it |
 
 Of a route:
@@ -32,7 +32,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 
@@ -51,26 +51,8 @@ from turnwise.turn.config import CallsInText
 from turnwise.wire.profiles import FamilyName, Profile, profile_at
 from turnwise.wire.registry import USUAL
 
-# Which route serves a request, and which can never serve any.
 
-
-class Routed(Protocol):
-    """What of a route says which requests are its own."""
-
-    @property
-    def models(self) -> tuple[str, ...]: ...
-
-    @property
-    def aliases(self) -> dict[str, str]: ...
-
-    @property
-    def passes(self) -> tuple[str, ...]: ...
-
-    @property
-    def one_client(self) -> bool | str: ...
-
-
-def why_unreachable(routes: Sequence[Routed]) -> str:
+def why_unreachable(routes: "Sequence[GatewayRoute]") -> str:
     """Why a route of these serves no request, with its number; empty if each can serve some."""
     for place, route in enumerate(routes):
         names = (*route.models, *route.aliases)
@@ -78,18 +60,14 @@ def why_unreachable(routes: Sequence[Routed]) -> str:
             continue  # a body without a model goes to the first route that lists its path
         if not names:
             return f"`route` {place + 1} serves no model: give it `models` or `aliases`"
-        before = [earlier for earlier in routes[:place] if _serves_as_many(earlier, route)]
+        # Routes that are open to every client of this one.
+        before = [one for one in routes[:place] if one.one_client in (False, True, route.one_client)]
         if all(_is_taken(name, before) for name in names):
             return f"`route` {place + 1} is never reached: routes before it serve all of its models; move it up"
     return ""
 
 
-def _serves_as_many(earlier: Routed, later: Routed) -> bool:
-    """Whether the earlier route is open to every client of the later one."""
-    return not isinstance(earlier.one_client, str) or earlier.one_client == later.one_client
-
-
-def _is_taken(name: str, before: Iterable[Routed]) -> bool:
+def _is_taken(name: str, before: "Iterable[GatewayRoute]") -> bool:
     """Whether routes before serve the name, or every name that the pattern fits. A pattern with `?` or `[` is not compared
     with other patterns."""
     is_pattern = bool(set(name) & set("*?["))
@@ -109,7 +87,7 @@ SHARED = (
 """Why a request is refused after a second key was added."""
 
 
-def check_clients(routes: Iterable[Routed], *, keys: Iterable[ClientKey] | None) -> None:
+def check_clients(routes: "Iterable[GatewayRoute]", *, keys: Iterable[ClientKey] | None) -> None:
     """Raises CallerError where a route for one client is open to several, or to none. What is stored under the gateway's key at
     the provider would be open to each of them."""
     names = [key.name for key in keys or ()]
@@ -124,9 +102,6 @@ def check_clients(routes: Iterable[Routed], *, keys: Iterable[ClientKey] | None)
                 f"`route` {place + 1} is for the client `{route.one_client}`, and there is no such key: "
                 f"`turnwise gateway keys add {route.one_client}`, or name one that `turnwise gateway keys list` shows"
             )
-
-
-# How long the gateway waits for upstreams: `[deadlines]` of gateway.toml, and `deadlines` of a route.
 
 
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]

@@ -5,9 +5,7 @@ import functools
 import re
 import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from math import ceil, inf
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -18,7 +16,7 @@ from turnwise.base.threads import beside_loop
 from turnwise.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.endpoints.exchange import Exchange
 from turnwise.endpoints.habits import EndHabits
-from turnwise.endpoints.transport import HttpReply, HttpRequest, Transport
+from turnwise.endpoints.transport import ChangedReply, HttpReply, HttpRequest, Transport
 from turnwise.gateway.accounts import Account
 from turnwise.gateway.client_bounds import OpenAnswer
 from turnwise.gateway.doors import Outlet, PieceWriter
@@ -35,9 +33,7 @@ from turnwise.vocab import Fault, FaultKind, Repair, Response, ServerLesson
 from turnwise.wire.family import Family
 from turnwise.wire.limits import Limits
 
-# Faults of upstreams as clients are told them: without the upstream's address, which is the operator's alone, and without
-# web pages, which a client may show.
-
+# --- faults of upstreams as clients are told them
 
 UPSTREAM = "the upstream"
 _ASKED = re.compile(r"\s*\(asked for `.*\)\Z", re.DOTALL)
@@ -159,7 +155,6 @@ class Delivery:
         *,
         means: DeliveryMeans,
         outlet: Outlet,
-        family: Family,
         streams: bool,
         account: Account | None = None,
         array: ArrayAnswer | None = None,
@@ -176,7 +171,6 @@ class Delivery:
         self._account = account
         self._means = means
         self._outlet = outlet
-        self._family = family
         self._streams = streams
         self._array = array
         self._not_carried = not_carried
@@ -441,33 +435,11 @@ class _Paced:
         self._transport = transport
         self._between = between
 
-    def send(self, request: HttpRequest, /) -> "_PacedSending":
-        return _PacedSending(self._transport.send(request), between=self._between)
+    def send(self, request: HttpRequest, /) -> ChangedReply:
+        return ChangedReply(self._transport.send(request), change=self._paced)
 
-
-class _PacedSending:
-    def __init__(
-        self, sending: AbstractAsyncContextManager[HttpReply], *, between: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._sending = sending
-        self._between = between
-
-    @property
-    def has_left(self) -> object:
-        return getattr(self._sending, "has_left", None)
-
-    @property
-    def proxy(self) -> object:
-        return getattr(self._sending, "proxy", None)
-
-    async def __aenter__(self) -> HttpReply:
-        reply = await self._sending.__aenter__()
+    def _paced(self, reply: HttpReply) -> HttpReply:
         return msgspec.structs.replace(reply, chunks=_PacedChunks(reply.chunks, between=self._between))
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> bool | None:
-        return await self._sending.__aexit__(kind, error, where)
 
 
 class _PacedChunks:

@@ -9,13 +9,13 @@ import hashlib
 import os
 import re
 import secrets
-import tempfile
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from turnwise.base.unasked_files import LeftOut, read_of_user
+from turnwise.base.whole_files import in_place_of
 from turnwise.errors import CallerError
 from turnwise.settings.catalogue import with_near_field
 from turnwise.settings.settings import user_folder
@@ -24,7 +24,6 @@ FILE = "gateway-keys.json"
 PREFIX = "tw-"
 RANDOM_BYTES = 32
 MAX_FILE_BYTES = 4 * 1024 * 1024  # 20,000 keys, read and written
-PRIVATE = 0o600
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
@@ -134,22 +133,10 @@ def _write(path: Path, content: KeyFile) -> None:
         written = compact
     if len(written) > MAX_FILE_BYTES:
         raise CallerError(f"`{path}` is full: it may have {MAX_FILE_BYTES:,} bytes; revoke keys that nobody uses")
-    whole = Path(os.path.realpath(path))
-    try:
-        descriptor, name = tempfile.mkstemp(dir=whole.parent, prefix=".turnwise-")  # for its owner alone, as it is made
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(written)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(PRIVATE)
-            Path(name).replace(whole)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
-    except OSError as error:
-        raise CallerError(f"`{path}` cannot be written: {error.strerror or error}") from None
+    with in_place_of(Path(os.path.realpath(path))) as descriptor, os.fdopen(descriptor, "wb") as file:
+        file.write(written)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextlib.contextmanager

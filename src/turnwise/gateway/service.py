@@ -214,7 +214,8 @@ class RelayService:
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
         fault: Fault | None = None
-        array = ArrayAnswer() if asked.streams and _wants_array(call) else None
+        wants_array = relay_facts(call.family).arrays and ("alt", "sse") not in call.query
+        array = ArrayAnswer() if asked.streams and wants_array else None
         last: tuple[Delivery, RelayEnd] | None = None
         times = self._times(route)
         assert times.total_s is not None, "the defaults have it"
@@ -365,7 +366,6 @@ class RelayService:
                 habits=self._habits,
             ),
             outlet=outlet,
-            family=family(call.family),
             streams=asked.streams,
             account=account,
             array=array,
@@ -587,10 +587,6 @@ async def open_service(
 def _asked(call: ClientCall, model: str) -> AskedPath:
     kind = "count" if call.kind == "count" else "generate"
     return AskedPath(family=call.family, kind=kind, model=model if call.model else None, streams=call.streams)
-
-
-def _wants_array(call: ClientCall) -> bool:
-    return relay_facts(call.family).arrays and ("alt", "sse") not in call.query
 
 
 def _sought(route: GatewayRoute, *, endpoint: Endpoint, request: Request) -> SoughtInText | None:

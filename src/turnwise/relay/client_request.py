@@ -4,7 +4,6 @@ import functools
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from itertools import accumulate
 from typing import cast
 
 import msgspec
@@ -141,10 +140,7 @@ MAX_VALUES = 262_144
 """JSON values of one request. Python takes about a hundred bytes for each; a history of 5,000 messages has 40,000."""
 
 # Possessive, and the last string may be open: each byte is looked at once, whatever comes.
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+'
-_STRINGS = re.compile(_STRING, re.DOTALL)
-_BETWEEN_BRACKETS = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb")++", re.DOTALL)
-_STEPS = [{"[": 1, "{": 1, "]": -1, "}": -1}.get(chr(byte), 0) for byte in range(256)]
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
 
 
 def check_size(body: bytes) -> None:
@@ -154,10 +150,35 @@ def check_size(body: bytes) -> None:
         outside = _STRINGS.sub(b"", body)
         if outside.count(b",") + outside.count(b"[") + outside.count(b"{") > MAX_VALUES:
             raise RequestRefused(f"the body holds more than {MAX_VALUES} values")
-    if opened > MAX_DEPTH:
-        brackets = _BETWEEN_BRACKETS.sub(b"", body)
-        if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_DEPTH:
-            raise RequestRefused(f"the body is nested deeper than {MAX_DEPTH} levels")
+    if is_deeper(body, most=MAX_DEPTH):
+        raise RequestRefused(f"the body is nested deeper than {MAX_DEPTH} levels")
+
+
+_BRACKETS = b'{}[]"'
+_OTHERS = bytes([each for each in range(256) if each not in _BRACKETS])
+_ALIKE = bytes.maketrans(b"[]", b"{}")
+
+
+def is_deeper(body: bytes, *, most: int) -> bool:
+    """Whether arrays and objects are nested more than `most` levels deep. Of bytes that are no JSON it may say either, but never
+    False if a decoder would go deeper.
+
+    A decoder that calls itself for each level would run out of stack. Everything here runs in C: what is no bracket goes, then
+    the innermost pairs go, a level at a time.
+    """
+    if body.count(b"{") + body.count(b"[") <= most:
+        return False
+    # Pairs of backslashes first: what is then before a quotation mark escapes it.
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _OTHERS)
+    left = b"".join(plain.split(b'"')[::2]).translate(_ALIKE)
+    too_deep = b"{" * (most + 1)
+    levels = 0
+    while levels < most and left and too_deep not in left:
+        shorter = left.replace(b"{}", b"")
+        if len(shorter) == len(left):  # no pair is left: a decoder fails at what closes none, or at the end
+            break
+        left, levels = shorter, levels + 1
+    return levels + left.count(b"{") > most
 
 
 NULL = msgspec.Raw(b"null")
