@@ -82,15 +82,15 @@ def test_a_client_of_chat_goes_where_all_that_it_asks_for_is_served(
     """Proves: to Chat Completions if only that has what is asked, or neither tools nor reasoning are; else to Responses, as newer
     models refuse tools with reasoning in Chat Completions; and models that one API does not have go to the other."""
     asked = ask("openai_chat", {**plain("openai_chat"), "model": model, **fields})
-    assert choose_api(asked, model=model, chat=CHAT_ROW).api == api
+    assert choose_api(asked, model=model, chat=CHAT_ROW) == api
 
 
 @pytest.mark.parametrize("source", ["openai_responses", "anthropic_messages", "gemini"])
 def test_other_clients_go_to_responses_unless_the_model_is_not_there(source: str) -> None:
     """Proves: they ask for nothing that only Chat Completions has."""
     asked = ask(source, plain(source))
-    assert choose_api(asked, model="gpt-4o", chat=CHAT_ROW).api == "responses"
-    assert choose_api(asked, model="gpt-audio-mini", chat=CHAT_ROW).api == "chat"
+    assert choose_api(asked, model="gpt-4o", chat=CHAT_ROW) == "responses"
+    assert choose_api(asked, model="gpt-audio-mini", chat=CHAT_ROW) == "chat"
 
 
 class Answers(NamedTuple):

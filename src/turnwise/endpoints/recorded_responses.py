@@ -93,14 +93,7 @@ def decoded_of(response: Response, *, file: str) -> Decoded:
         ],
         finish_reason=response.finish,
         provider_finish_reason=response.provider_finish,
-        usage=usage
-        and DecodedUsage(
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.reasoning_tokens,
-            usage.cache_read_tokens,
-            usage.cache_write_tokens,
-        ),
+        usage=usage and msgspec.convert(usage, DecodedUsage, from_attributes=True),
         error=response.fault,
         repairs=list(response.repairs),
         refusal=refusal_of(message) or msgspec.UNSET,

@@ -271,8 +271,8 @@ class RelayService:
         model = chosen.name_at(opened.upstream) or asked.request.model
         row = chat.profile.taught(self._lessons.known(chat, model=model))
         refused = self._api_refusals.known(chat, model=model)
-        choice = choose_api(asked, model=model, chat=row, refused=refused)
-        endpoint = chat if choice.api == "chat" else opened.endpoint
+        api = choose_api(asked, model=model, chat=row, refused=refused)
+        endpoint = chat if api == "chat" else opened.endpoint
         return replace(opened, endpoint=endpoint, api=endpoint.profile.name)
 
     def _other_api(self, opened: OpenUpstream, delivery: Delivery, fault: Fault | None) -> OpenUpstream | None:

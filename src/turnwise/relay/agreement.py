@@ -40,8 +40,13 @@ from turnwise.wire.openai_responses.client_tools import SEARCH_CALL
 
 
 WordsKind = Literal["text", "reasoning", "refusal"]
-_DELTAS: dict[type[Frame], WordsKind] = {TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal"}
-_WORDS: dict[WordsKind, type[Reasoning | Refusal | Text]] = {"reasoning": Reasoning, "refusal": Refusal, "text": Text}
+_PARTS: dict[type[Reasoning | Refusal | Text], WordsKind] = {Reasoning: "reasoning", Refusal: "refusal", Text: "text"}
+_FRAMES: dict[WordsKind, type[ReasoningDelta | RefusalDelta | TextDelta]] = {
+    "reasoning": ReasoningDelta,
+    "refusal": RefusalDelta,
+    "text": TextDelta,
+}
+_DELTAS: dict[type[Frame], WordsKind] = {frame: kind for kind, frame in _FRAMES.items()}
 
 
 class ShownCall:
@@ -152,9 +157,7 @@ class Shown:
             call.id, call.name, call.pieces = part.id, part.name, [part.arguments]
             return True
         if isinstance(part, Text | Reasoning | Refusal):
-            kind: WordsKind = (
-                "text" if isinstance(part, Text) else "reasoning" if isinstance(part, Reasoning) else "refusal"
-            )
+            kind = _PARTS[type(part)]
             sent = self.words(frame.block)
             if not self._final_wins and not part.text.startswith(sent):
                 self.contradict(f"the {kind} was sent in another form before")
@@ -182,8 +185,8 @@ class Shown:
         if self.conflict is not None:
             return self.conflict
         frames: list[Frame] = []
-        for kind in _WORDS:
-            said = "".join([part.text for part in message.parts if isinstance(part, _WORDS[kind])])
+        for words, kind in _PARTS.items():
+            said = "".join([part.text for part in message.parts if isinstance(part, words)])
             found = self._rest_of_words(said, kind=kind)
             if isinstance(found, Conflict):
                 return found
@@ -220,13 +223,7 @@ class Shown:
         if not rest:
             return ()
         block = blocks[-1] if blocks else f"relay:{kind}"
-        match kind:
-            case "text":
-                return (TextDelta(rest, block),)
-            case "reasoning":
-                return (ReasoningDelta(rest, block),)
-            case "refusal":
-                return (RefusalDelta(rest, block),)
+        return (_FRAMES[kind](rest, block),)
 
 
 def _places(calls: Mapping[str, ShownCall]) -> tuple[dict[str, deque[str]], dict[str, deque[str]]]:

@@ -52,141 +52,128 @@ _NAMED = "A call names its function before, or with, its first arguments."
 _EVENT = "An event has the shape that the API defines for its type."
 _SURROGATE = "An escaped character outside of the basic plane is written as both of its surrogates, in one string."
 
+_RULES: Mapping[tuple[Whose, Topic], Mapping[str, str]] = {
+    ("provider", "calls"): {
+        "id_missing": "Each tool call has an id, and a result is given back under it.",
+        "id_twice": "The ids of tool calls are unique.",
+        "same_call_twice": "Each tool call is sent once.",
+        "id_churn": "All pieces of a tool call belong to one id, which does not change.",
+        "index_strayed": "Each piece of a tool call has the index with which the call began.",
+        "index_missing": "Each piece of a tool call has an index, which says whose piece it is.",
+        "index_shared": "Each tool call of a response has an index of its own.",
+        "index_skipped": "The indices of tool calls are counted from 0, without a gap.",
+        "id_repeated": "The id of a call stands in its first piece only.",
+        "arguments_object": "The arguments of a call are a string that holds JSON.",
+        "arguments_empty": "The arguments of a call are JSON: `{}` where there are none.",
+        "name_repeated": "The function's name is sent once, in the first piece of its call.",
+        "name_joined": "The function's name is sent whole, in the first piece of its call.",
+        "name_grown": "The function's name is sent whole, in the first piece of its call.",
+        "name_conflict": "A tool call has one function name.",
+        "empty_call": "A tool call has a function name.",
+        "cumulative": "Each piece brings only the next part of the arguments; clients join the pieces.",
+        "empty_then_real": "The pieces of the arguments, joined, are one JSON object: no `{}` stands before it.",
+        "several_objects": "The arguments of a tool call are one JSON object.",
+        "null_arguments": "The arguments of a tool call are a JSON object, never null.",
+        "double_encoded": "The arguments are a JSON object; they are not a JSON string that holds one.",
+        "call_without_end": "A call whose arguments come in parts has a last part.",
+        "unreadable_argument": "Each part of a call's arguments names its place and its value.",
+        "item_input": "The input of a server tool's call is a JSON object.",
+        "call_in_text": "A tool call comes in the field for calls. The server reads it out of the model's text.",
+    },
+    ("provider", "events"): {
+        "index_reused": "Each content block of a message has an index of its own.",
+        "start_missing": "A call begins with the event that names it; its pieces follow.",
+        "final_item_wins": "The last form of an item is what its pieces add up to, when they are joined.",
+        "after_final": "No piece of an item follows the event that ends it.",
+        "started_again": "A stream is one response: it begins once.",
+        "undecodable_chunk": "Each chunk is a JSON object of the shape that the API defines.",
+        "unreadable_event": _EVENT,
+        "unreadable_json": "The fields of an event have the types that the API defines.",
+        "field_skipped": "The fields of a chunk have the types that the API defines.",
+        "content_skipped": "The content of a message is text, or parts of a known type.",
+        "event_left_out": _EVENT,
+        "event_missing": "The sequence numbers of the events have no gap.",
+        "event_repeated": "Each event is sent once, and its sequence number stands once.",
+        "end_mark_missing": "The last event of a stream is the end mark of its API.",
+        "goes_on_after_end": "Nothing follows the end of the response.",
+    },
+    ("model", "calls"): {
+        "call_not_made": "A tool call comes in the field for calls, not in the reasoning or in a refusal.",
+        "call_not_read": "The model writes a call in the form that its server reads.",
+    },
+    ("provider", "utf8"): {
+        "half_surrogates": _SURROGATE,
+        "lone_surrogate": _SURROGATE,
+        "invalid_utf8": "JSON that is sent between systems is UTF-8.",
+    },
+    ("provider", "json"): {
+        "control_character": "Control characters in a string are escaped.",
+        "chunk_skipped": _ONE_VALUE,
+        "damaged_event": _ONE_VALUE,
+        "damaged_body": "The body is one whole JSON object.",
+    },
+    ("gateway", "turnwise"): {
+        "citations_left_out": "A response has at most 4,096 citations here.",
+        "dialect": "A server takes a conversation as its API writes it.",
+        "stale_thinking": "A client changes nothing that stands before thinking which it sends back.",
+        "thinking_left_out": "Thinking goes back behind the same content that it was thought on. Each block counts.",
+        "thinking_dropped": "Thinking goes back behind the same content that it was thought on, so the model reads it.",
+        "thinking_stale": "Thinking goes back behind the same content that it was thought on.",
+        "more_repairs": "Of one response the first 100 repairs are told.",
+        "calls_left_out": "The route gives its clients one call at a time.",
+        "not_carried": "The upstream's API does not take this as the client said it.",
+        "other_api": "The model takes such a request in the other API of its provider.",
+        "stop_served": "The upstream takes no stop sequences here. The gateway ends the answer.",
+        "output_capped": "The route caps the output below what the client asked for.",
+    },
+    ("provider", "bodies"): {
+        "body_for_stream": "A request with `stream` is answered with a stream of events.",
+        "unreadable_content": "The `content` of a message is an array of blocks.",
+        "unreadable_block": "Each block of the content has the shape of its type.",
+        "loose_body": "The fields of the response have the types that the API defines.",
+    },
+    ("provider", "sse"): {
+        "chunks_glued": _ONE_VALUE,
+        "glued_json": _ONE_VALUE,
+        "noise_skipped": "What is no event is a comment: a line that begins with a colon.",
+    },
+    ("provider", "ends"): {
+        "finish_hides_cut": "A response that a limit cut says so in its finish reason.",
+        "finish_hides_limit": "A response that a limit cut says so in its finish reason.",
+        "finish_hides_calls": "A response with calls ends with the reason for calls.",
+        "goes_on_after_finish": "The finish reason stands behind the last word and the last call.",
+        "finish_without_calls": "Only a response with calls ends with the reason for calls.",
+        "finish_differs": "A response has one finish reason.",
+        "unknown_finish": "The finish reason is a word from the list of the API.",
+        "no_finish_reason": "A response says why it ended, before the end mark.",
+    },
+    ("gateway", "ends"): {
+        "finish_of_forced_call": "A call that the request forced may end with the reason for answers. The gateway says `calls`.",
+    },
+    ("provider", "http"): {
+        "left_open": "A stream ends with its end mark, and then the server ends the body of the response.",
+    },
+    ("failure", "http"): {
+        "asked_again": "A request failed, was refused for now, or broke off. The gateway asked again.",
+    },
+    ("limit", "ends"): {
+        "continued_call": "A limit cut a call. The gateway asked for the rest of it.",
+        "continued_text": "A limit cut a text. The gateway asked for the rest of it.",
+        "cut_call_left_out": "A limit cut a call whose arguments are an object: it is left out.",
+        "continuation_refused": "A limit cut the response, and it could not be continued.",
+    },
+    ("model", "turnwise"): {
+        "continued_past_end": "A continuation ends where the arguments end.",
+        "continued_after_words": "A continuation begins where the text was cut.",
+        "continued_in_fence": "A continuation has no code fence around it.",
+        "continued_with_overlap": "A continuation repeats nothing of what was there.",
+        "forced_call_missing": "A model that cannot be forced to call a tool does so when a sentence asks for it.",
+    },
+}
+"""Whose doing a kind is, and the topic of its rule -> kind -> the rule that would make it needless."""
+
 BREACHES: Mapping[str, Breach] = {
-    # Calls.
-    "id_missing": Breach("provider", "calls", "Each tool call has an id, and a result is given back under it."),
-    "id_twice": Breach("provider", "calls", "The ids of tool calls are unique."),
-    "same_call_twice": Breach("provider", "calls", "Each tool call is sent once."),
-    "id_churn": Breach("provider", "calls", "All pieces of a tool call belong to one id, which does not change."),
-    "index_strayed": Breach("provider", "calls", "Each piece of a tool call has the index with which the call began."),
-    "index_reused": Breach("provider", "events", "Each content block of a message has an index of its own."),
-    "index_missing": Breach(
-        "provider", "calls", "Each piece of a tool call has an index, which says whose piece it is."
-    ),
-    "index_shared": Breach("provider", "calls", "Each tool call of a response has an index of its own."),
-    "index_skipped": Breach("provider", "calls", "The indices of tool calls are counted from 0, without a gap."),
-    "id_repeated": Breach("provider", "calls", "The id of a call stands in its first piece only."),
-    "arguments_object": Breach("provider", "calls", "The arguments of a call are a string that holds JSON."),
-    "arguments_empty": Breach("provider", "calls", "The arguments of a call are JSON: `{}` where there are none."),
-    "name_repeated": Breach("provider", "calls", "The function's name is sent once, in the first piece of its call."),
-    "name_joined": Breach("provider", "calls", "The function's name is sent whole, in the first piece of its call."),
-    "name_grown": Breach("provider", "calls", "The function's name is sent whole, in the first piece of its call."),
-    "name_conflict": Breach("provider", "calls", "A tool call has one function name."),
-    "empty_call": Breach("provider", "calls", "A tool call has a function name."),
-    "cumulative": Breach(
-        "provider", "calls", "Each piece brings only the next part of the arguments; clients join the pieces."
-    ),
-    "empty_then_real": Breach(
-        "provider", "calls", "The pieces of the arguments, joined, are one JSON object: no `{}` stands before it."
-    ),
-    "several_objects": Breach("provider", "calls", "The arguments of a tool call are one JSON object."),
-    "null_arguments": Breach("provider", "calls", "The arguments of a tool call are a JSON object, never null."),
-    "double_encoded": Breach(
-        "provider", "calls", "The arguments are a JSON object; they are not a JSON string that holds one."
-    ),
-    "call_without_end": Breach("provider", "calls", "A call whose arguments come in parts has a last part."),
-    "unreadable_argument": Breach(
-        "provider", "calls", "Each part of a call's arguments names its place and its value."
-    ),
-    "item_input": Breach("provider", "calls", "The input of a server tool's call is a JSON object."),
-    "start_missing": Breach("provider", "events", "A call begins with the event that names it; its pieces follow."),
-    "call_in_text": Breach(
-        "provider", "calls", "A tool call comes in the field for calls. The server reads it out of the model's text."
-    ),
-    "call_not_made": Breach(
-        "model", "calls", "A tool call comes in the field for calls, not in the reasoning or in a refusal."
-    ),
-    "call_not_read": Breach("model", "calls", "The model writes a call in the form that its server reads."),
-    # Events.
-    "half_surrogates": Breach("provider", "utf8", _SURROGATE),
-    "lone_surrogate": Breach("provider", "utf8", _SURROGATE),
-    "invalid_utf8": Breach("provider", "utf8", "JSON that is sent between systems is UTF-8."),
-    "control_character": Breach("provider", "json", "Control characters in a string are escaped."),
-    "final_item_wins": Breach(
-        "provider", "events", "The last form of an item is what its pieces add up to, when they are joined."
-    ),
-    "after_final": Breach("provider", "events", "No piece of an item follows the event that ends it."),
-    "citations_left_out": Breach("gateway", "turnwise", "A response has at most 4,096 citations here."),
-    "dialect": Breach("gateway", "turnwise", "A server takes a conversation as its API writes it."),
-    "stale_thinking": Breach(
-        "gateway", "turnwise", "A client changes nothing that stands before thinking which it sends back."
-    ),
-    "thinking_left_out": Breach(
-        "gateway",
-        "turnwise",
-        "Thinking goes back behind the same content that it was thought on. Each block counts.",
-    ),
-    "thinking_dropped": Breach(
-        "gateway",
-        "turnwise",
-        "Thinking goes back behind the same content that it was thought on, so the model reads it.",
-    ),
-    "thinking_stale": Breach(
-        "gateway", "turnwise", "Thinking goes back behind the same content that it was thought on."
-    ),
-    "more_repairs": Breach("gateway", "turnwise", "Of one response the first 100 repairs are told."),
-    "started_again": Breach("provider", "events", "A stream is one response: it begins once."),
-    "body_for_stream": Breach("provider", "bodies", "A request with `stream` is answered with a stream of events."),
-    "chunks_glued": Breach("provider", "sse", _ONE_VALUE),
-    "glued_json": Breach("provider", "sse", _ONE_VALUE),
-    "chunk_skipped": Breach("provider", "json", _ONE_VALUE),
-    "undecodable_chunk": Breach("provider", "events", "Each chunk is a JSON object of the shape that the API defines."),
-    "unreadable_event": Breach("provider", "events", _EVENT),
-    "unreadable_json": Breach("provider", "events", "The fields of an event have the types that the API defines."),
-    "unreadable_content": Breach("provider", "bodies", "The `content` of a message is an array of blocks."),
-    "unreadable_block": Breach("provider", "bodies", "Each block of the content has the shape of its type."),
-    "field_skipped": Breach("provider", "events", "The fields of a chunk have the types that the API defines."),
-    "content_skipped": Breach("provider", "events", "The content of a message is text, or parts of a known type."),
-    "event_left_out": Breach("provider", "events", _EVENT),
-    "event_missing": Breach("provider", "events", "The sequence numbers of the events have no gap."),
-    "event_repeated": Breach("provider", "events", "Each event is sent once, and its sequence number stands once."),
-    "damaged_event": Breach("provider", "json", _ONE_VALUE),
-    "damaged_body": Breach("provider", "json", "The body is one whole JSON object."),
-    "loose_body": Breach("provider", "bodies", "The fields of the response have the types that the API defines."),
-    "noise_skipped": Breach("provider", "sse", "What is no event is a comment: a line that begins with a colon."),
-    # Ends.
-    "finish_hides_cut": Breach("provider", "ends", "A response that a limit cut says so in its finish reason."),
-    "finish_hides_limit": Breach("provider", "ends", "A response that a limit cut says so in its finish reason."),
-    "finish_hides_calls": Breach("provider", "ends", "A response with calls ends with the reason for calls."),
-    "finish_of_forced_call": Breach(
-        "gateway",
-        "ends",
-        "A call that the request forced may end with the reason for answers. The gateway says `calls`.",
-    ),
-    "end_mark_missing": Breach("provider", "events", "The last event of a stream is the end mark of its API."),
-    "goes_on_after_end": Breach("provider", "events", "Nothing follows the end of the response."),
-    "goes_on_after_finish": Breach(
-        "provider", "ends", "The finish reason stands behind the last word and the last call."
-    ),
-    "finish_without_calls": Breach("provider", "ends", "Only a response with calls ends with the reason for calls."),
-    "finish_differs": Breach("provider", "ends", "A response has one finish reason."),
-    "unknown_finish": Breach("provider", "ends", "The finish reason is a word from the list of the API."),
-    "no_finish_reason": Breach("provider", "ends", "A response says why it ended, before the end mark."),
-    "left_open": Breach(
-        "provider", "http", "A stream ends with its end mark, and then the server ends the body of the response."
-    ),
-    # What the gateway did about an end, and what led to it.
-    "asked_again": Breach(
-        "failure", "http", "A request failed, was refused for now, or broke off. The gateway asked again."
-    ),
-    "continued_call": Breach("limit", "ends", "A limit cut a call. The gateway asked for the rest of it."),
-    "continued_text": Breach("limit", "ends", "A limit cut a text. The gateway asked for the rest of it."),
-    "cut_call_left_out": Breach("limit", "ends", "A limit cut a call whose arguments are an object: it is left out."),
-    "continuation_refused": Breach("limit", "ends", "A limit cut the response, and it could not be continued."),
-    "continued_past_end": Breach("model", "turnwise", "A continuation ends where the arguments end."),
-    "continued_after_words": Breach("model", "turnwise", "A continuation begins where the text was cut."),
-    "continued_in_fence": Breach("model", "turnwise", "A continuation has no code fence around it."),
-    "continued_with_overlap": Breach("model", "turnwise", "A continuation repeats nothing of what was there."),
-    "calls_left_out": Breach("gateway", "turnwise", "The route gives its clients one call at a time."),
-    "forced_call_missing": Breach(
-        "model", "turnwise", "A model that cannot be forced to call a tool does so when a sentence asks for it."
-    ),
-    "not_carried": Breach("gateway", "turnwise", "The upstream's API does not take this as the client said it."),
-    "other_api": Breach("gateway", "turnwise", "The model takes such a request in the other API of its provider."),
-    "stop_served": Breach(
-        "gateway", "turnwise", "The upstream takes no stop sequences here. The gateway ends the answer."
-    ),
-    "output_capped": Breach("gateway", "turnwise", "The route caps the output below what the client asked for."),
+    kind: Breach(whose, topic, rule) for (whose, topic), rules in _RULES.items() for kind, rule in rules.items()
 }
 
 

@@ -94,7 +94,6 @@ class RelayRules(msgspec.Struct, frozen=True, kw_only=True):
     continues: Continues = "calls"
     most_calls: int | None = None
     most_output_tokens: int | None = None
-    most_continuations: int = MOST_CONTINUATIONS
     retries: RetryPolicy = RetryPolicy()
     limits: ModelLimits = UNKNOWN_LIMITS
     bounds: Limits = DEFAULT_LIMITS
@@ -480,7 +479,7 @@ class Relay:
             if left == 0:
                 found = give_up(found, why="the route allows no more output")
                 continue
-            if self._continuations < self._rules.most_continuations:
+            if self._continuations < MOST_CONTINUATIONS:
                 self._continuations += 1
                 self._found = found
                 request = within_cap(continue_request(found, means=self._means()), left_tokens=left)

@@ -18,8 +18,6 @@ from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import MODULES, USUAL, family
 from turnwise.wire.relay_facts import FALSE, STORED, AskedPath, Pairs, RelayFacts, relay_facts
 
-# Which API family's which endpoint a client's path asks for. The paths are the APIs' own: nothing stands before the version.
-
 
 def asked_path(method: str, path: str, *, header_names: Collection[str] = ()) -> AskedPath | None:
     """What the request asks for; None where the gateway has no such endpoint.
@@ -49,9 +47,6 @@ def family_by_headers(names: Collection[str]) -> FamilyName | None:
     return next((facts.name for facts in every if not facts.client_headers.isdisjoint(names)), None)
 
 
-# What the gateway does not do for a client, said in the words of the client's API.
-
-
 class RequestRefused(ValueError):
     """The request stays here. `field` is the client's own name of the field at fault, empty where it is the whole body."""
 
@@ -71,7 +66,7 @@ def refusal_answer(refused: RequestRefused, *, client: FamilyName) -> tuple[int,
     return status, write_object({"error": write_object(error)})
 
 
-# What is stored at the provider, and how a request names it: with the gateway's key each client could use what is another's.
+# --- what is stored at the provider: with the gateway's key each client could use what is another's
 
 
 def _as_written(name: str) -> str:
@@ -132,7 +127,8 @@ def _names_within(value: object, *, facts: RelayFacts) -> Iterator[str]:
                 yield from _names_within(inner, facts=facts)
 
 
-# Whether a body is worth reading: how deep it is nested, and how many values it holds, before a value of it is built.
+# --- whether a body is worth reading, before a value of it is built
+
 MAX_DEPTH = 128
 """Levels of arrays and objects. A schema of twenty levels, which no provider takes, has fifty in a request."""
 
@@ -268,22 +264,21 @@ def decode(asked: AskedPath, body: bytes) -> Request:
 
 def _refuse_costly_schemas(request: Request) -> None:
     """Raises RequestRefused for a schema that could hold up the gateway, and with it every other client."""
-    size = 0
-    for tool in request.tools:
-        if tool.free_form:
-            continue
-        size += size_of(tool.parameters)
-        if fault := cost_fault(tool.parameters) or _fault_of_all(size):
-            raise RequestRefused(
-                f"the parameters of tool `{shorten(tool.name)}` cannot be checked: {fault}", field="tools"
-            )
+    schemas = [
+        (f"the parameters of tool `{shorten(tool.name)}`", tool.parameters, "tools")
+        for tool in request.tools
+        if not tool.free_form
+    ]
     if request.output is not None:
-        size += size_of(request.output.schema)
-        if fault := cost_fault(request.output.schema) or _fault_of_all(size):
-            raise RequestRefused(f"the schema of the output cannot be checked: {fault}")
-
-
-def _fault_of_all(size: int) -> str | None:
-    if size <= MAX_REFERENCES_OF_A_REQUEST:
-        return None
-    return f"the schemas of the request have more than {MAX_REFERENCES_OF_A_REQUEST:,} uses of subschemas in all; send fewer"
+        schemas.append(("the schema of the output", request.output.schema, ""))
+    size = 0
+    for what, schema, field in schemas:
+        size += size_of(schema)
+        fault = cost_fault(schema)
+        if not fault and size > MAX_REFERENCES_OF_A_REQUEST:
+            fault = (
+                f"the schemas of the request have more than {MAX_REFERENCES_OF_A_REQUEST:,} uses of subschemas in all; "
+                "send fewer"
+            )
+        if fault:
+            raise RequestRefused(f"{what} cannot be checked: {fault}", field=field)

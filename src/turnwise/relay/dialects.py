@@ -341,8 +341,7 @@ def fit_functions(fields: Fields, request: Request) -> tuple[Request, list[Repai
                     "strict": msgspec.Raw(b"false"),
                 }
             items.append(write_object(function))
-            takes = f"takes no {found.lost}" if found.lost else "takes such a schema in another form"
-            told.append(not_carried("tools.parameters", because=f"the upstream {takes}"))
+            told.append(_other_form(found))
     fields["tools"] = msgspec.Raw(write_array(items))
     fitted, uncallable = callable_tools(request)
     for key, is_lost in (("tools", not items), ("tool_choice", bool(uncallable) and fitted.tool_choice == "auto")):
@@ -395,8 +394,7 @@ def _fitted_tools(raw: bytes, dialect: SchemaDialect, refused: tuple[RefusedTool
         if tool.strict and not found.spec.strict:
             del function["strict"]
         items.append(write_object({**fields, "function": msgspec.Raw(write_object(function))}))
-        takes = f"takes no {found.lost}" if found.lost else "takes such a schema in another form"
-        told.append(not_carried("tools.parameters", because=f"the upstream {takes}"))
+        told.append(_other_form(found))
     loses_some = any(one.where == "`tools`" for one in told)
     return _FittedTools(write_array(items), tuple(dict.fromkeys(told)), loses_some, misnames_some)
 
@@ -407,6 +405,11 @@ def _adds_nothing(found: FittedTool, tool: ToolSpec, refused: tuple[RefusedTool,
     if after != {**before, "properties": msgspec.Raw(b"{}")}:
         return False
     return not ("properties" in refused or ("required" in before and "required" in refused))
+
+
+def _other_form(found: FittedTool) -> Repair:
+    takes = f"takes no {found.lost}" if found.lost else "takes such a schema in another form"
+    return not_carried("tools.parameters", because=f"the upstream {takes}")
 
 
 def left_out(name: str) -> Repair:

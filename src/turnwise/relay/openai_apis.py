@@ -13,7 +13,7 @@ import msgspec
 
 from turnwise.relay.client_request import ClientRequest
 from turnwise.relay.translation import NOTHING_SAID
-from turnwise.vocab import Fault, File, Repair, Request
+from turnwise.vocab import Fault, File, Repair
 from turnwise.wire.json_fields import compact_text
 from turnwise.wire.profiles import Profile
 
@@ -112,15 +112,8 @@ ONLY_CHAT: Mapping[str, frozenset[str]] = {
     "presence_penalty": _ZERO,
     "stop": frozenset(),
 }
-"""Fields that Responses lacks, or has in a form that the gateway does not translate, and the values that ask for nothing. The
-first of them is told. Source: OpenAI API reference, both APIs, 2026-11."""
-
-
-class ApiChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """`because` is for people: behind "the request goes to"."""
-
-    api: OpenAiApi
-    because: str
+"""Fields that Responses lacks, or has in a form that the gateway does not translate, and the values that ask for nothing.
+Source: OpenAI API reference, both APIs, 2026-11."""
 
 
 def model_row(model: str) -> ApiModel:
@@ -129,26 +122,22 @@ def model_row(model: str) -> ApiModel:
     return UNKNOWN if found is None else _BY_NAME[found[1]]
 
 
-def choose_api(asked: ClientRequest, *, model: str, chat: Profile, refused: Collection[ApiRefusal] = ()) -> ApiChoice:
+def choose_api(asked: ClientRequest, *, model: str, chat: Profile, refused: Collection[ApiRefusal] = ()) -> OpenAiApi:
     """Where the request goes; `chat` is the row of Chat Completions. What neither API takes is refused on the way to
     Responses, by its name."""
     row = model_row(model)
-    if "not_in_chat" in refused:
-        return ApiChoice(api="responses", because="Chat Completions does not have the model")
-    if "no_chat" in refused:
-        return ApiChoice(api="responses", because="the server does not have Chat Completions")
+    if "not_in_chat" in refused or "no_chat" in refused:
+        return "responses"
     if row.alone is not None:
-        return ApiChoice(api=row.alone, because="no other API has the model")
-    if asked.asked.family != chat.family:
-        return ApiChoice(api="responses", because="it combines tools and reasoning")
+        return row.alone
     request, effort = asked.request, asked.request.settings.reasoning_effort
+    if asked.asked.family != chat.family:
+        return "responses"
     if request.tools and not _takes_tools(row, effort=effort, refused=refused):
-        return ApiChoice(api="responses", because="Chat Completions does not combine tools and reasoning here")
-    if (field := _only_chat(asked, takes_stop=not chat.refuses_stop(model))) is not None:
-        return ApiChoice(api="chat", because=f"Responses does not have `{field}`")
-    if not request.tools and effort in (None, "none"):
-        return ApiChoice(api="chat", because="it asks for neither tools nor reasoning")
-    return ApiChoice(api="responses", because="it combines tools and reasoning")
+        return "responses"
+    asks_for_neither = not request.tools and effort in (None, "none")
+    is_chats = asks_for_neither or _needs_chat(asked, takes_stop=not chat.refuses_stop(model))
+    return "chat" if is_chats else "responses"
 
 
 def _takes_tools(row: ApiModel, *, effort: str | None, refused: Collection[ApiRefusal]) -> bool:
@@ -164,20 +153,16 @@ def _takes_tools(row: ApiModel, *, effort: str | None, refused: Collection[ApiRe
             return False
 
 
-def _only_chat(asked: ClientRequest, *, takes_stop: bool) -> str | None:
-    """The first field that Responses has no place for."""
+def _needs_chat(asked: ClientRequest, *, takes_stop: bool) -> bool:
+    """Whether a field or a file of it has no place in Responses."""
     for field, harmless in ONLY_CHAT.items():
         raw = asked.fields.get(field)
         if raw is None or (field == "stop" and not takes_stop):  # the gateway serves it
             continue
         text = compact_text(raw)
         if text not in harmless and (text not in NOTHING_SAID or (field, text) == ("web_search_options", "{}")):
-            return field
-    return "input_audio" if _has_audio(asked.request) else None
-
-
-def _has_audio(request: Request) -> bool:
-    parts = [part for message in request.messages for part in message.parts]
+            return True
+    parts = [part for message in asked.request.messages for part in message.parts]
     return any(isinstance(part, File) and part.media_type.startswith("audio/") for part in parts)
 
 
