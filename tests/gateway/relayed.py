@@ -11,7 +11,7 @@ from lab.failing import DEADLINES, settled
 from turnwise.assembly.response_reading import read_body
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.transport import Transport
-from turnwise.gateway.delivery import Delivery, DeliveryMeans, write_fault
+from turnwise.gateway.delivery import Delivery, DeliveryMeans, write_found
 from turnwise.gateway.doors import PieceWriter
 from turnwise.lab import Lab
 from turnwise.lab.cases import QUESTION, TOOL_NAMES
@@ -143,7 +143,7 @@ async def _relayed(
     delivery = Delivery(relay, means=means, outlet=outlet, streams=request.stream)
     end = await settled(delivery.run(), clock=clock)
     if end.fault is not None and not delivery.started:
-        await write_fault(end.fault, family=here, outlet=outlet)
+        await write_found(end.fault, client=here.name, outlet=outlet)
     return Answer(outlet.status, outlet.headers, b"".join(outlet.pieces), end, 0)
 
 

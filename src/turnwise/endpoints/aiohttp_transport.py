@@ -1,4 +1,5 @@
-"""The transport on aiohttp. `aiohttp` is imported with the first request, not with turnwise."""
+"""The transport on aiohttp, and the content codings that it undoes. `aiohttp` is imported with the first request, not with
+turnwise."""
 
 from __future__ import annotations
 
@@ -23,11 +24,10 @@ from turnwise.vocab import Fault, FaultKind
 if TYPE_CHECKING:
     import aiohttp
 
-# Compressed bodies -> their bytes, piece by piece. Pure: bytes in, bytes out.
+# --- compressed bodies -> their bytes, piece by piece
 #
 # aiohttp (3.14) takes a gzip stream that breaks off for one that has ended. So turnwise asks servers for plain bodies, and undoes
 # itself what a server compresses all the same.
-
 
 PIECE_BYTES = 64 * 1024
 """What is given at once, and so all that a body of zeros takes at a time."""
@@ -151,7 +151,8 @@ def unpacker_for(codings: str) -> Unpacker | None:
     return Unpacker(named[0])
 
 
-# The body of a request, as aiohttp hands it over: at once, or piece by piece. Imported with the first request.
+# --- the body of a request, as aiohttp hands it over: at once, or piece by piece
+
 JSON = "application/json"
 
 

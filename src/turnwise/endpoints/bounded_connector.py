@@ -18,14 +18,12 @@ from aiohttp.tracing import Trace
 from turnwise.base.clock import Overdue, SystemClock, Watchdog
 from turnwise.endpoints.transport import Take
 
-# Where the chunks of a body begin and end, read beside the HTTP parser.
+# --- where the chunks of a body begin and end, read beside the HTTP parser (RFC 9112, section 7.1)
 #
 # A server that streams words sends each as one chunk. Such a chunk needs no parser if it comes whole: what it says is between
 # its length and its line end. A parser that has not seen it stands where it stood, between two chunks. Mostly each comes alone.
-# Where a reader falls behind, several come at once: they must cost less than alone then, or it never catches up.
-#
-# RFC 9112, section 7.1. What is not written in the plainest way that it allows is the parser's alone from there on.
-
+# Where a reader falls behind, several come at once: they must cost less than alone then, or it never catches up. What is not
+# written in the plainest way is the parser's alone from there on.
 
 _LENGTH = re.compile(rb"[0-9a-fA-F]{1,8}\r\n")
 _PLAIN = re.compile(rb"[1-9a-fA-F][0-9a-fA-F]{0,7}\r\n")  # without the zeros that it allows

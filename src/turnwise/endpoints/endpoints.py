@@ -1,4 +1,5 @@
-"""Where requests go: an address, a key that cannot be shown by accident, and what the profile says about both."""
+"""Where requests go: an address, a key that cannot be shown by accident, and what the profile says about both; and the hash of
+what goes there."""
 
 import hashlib
 import re
@@ -212,9 +213,6 @@ def _check_header(name: str, value: str) -> None:
         raise CallerError(
             f"the value for the HTTP header `{name}` has a line break or another character not allowed there"
         )
-
-
-# The hash of a request's body, made of the bytes that are new in it.
 
 
 class BodyHash:

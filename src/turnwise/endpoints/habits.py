@@ -1,4 +1,5 @@
-"""Endpoints that end an answer with neither a finish reason nor the end mark of their API, learned once each."""
+"""What requests have taught of an endpoint, learned once each: which to leave alone for a while, how answers end there, and which
+cache settings it refuses."""
 
 import re
 from collections.abc import Hashable
@@ -12,8 +13,7 @@ from turnwise.vocab import Caching, Fault, Repair, Request
 from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import MARK_WAYS, Profile
 
-# Which endpoints are left alone for a while: the circuits of `rules.circuit`, kept across requests and turns.
-
+# --- which are left alone for a while: the circuits of `rules.circuit`, kept across requests and turns
 
 Door = tuple[str, str]
 """An endpoint's address and a model behind it: one model's overload says nothing about another's."""
@@ -102,8 +102,7 @@ class EndHabits:
         return habit
 
 
-# Cache settings that an endpoint refuses, learned from its errors, once for each model.
-
+# --- cache settings that are refused, for each model
 
 Refused = Literal["hour", "top", "all"]
 """The longer time, the field at the top of the body (marks on blocks do the same), or all that is asked for."""

@@ -1,7 +1,8 @@
 """Striking the key out of what a provider says: some quote it back, about a request in any field, and gateways in an answer.
 
 What goes back to the provider unchanged stays as it is: names, ids and arguments of calls (which run as the model wrote them),
-opaque data and items, and reasoning that is signed.
+opaque data and items, and reasoning that is signed. This is the one place that knows the forms of a key: messages, frames,
+answers and the table of `turnwise check` all come here.
 """
 
 import base64
@@ -36,10 +37,9 @@ from turnwise.vocab import (
     UsageReported,
 )
 
-# The escapes of JSON, URLs and HTML, read back: `\/`, `\u002f`, `%2F`, `&#47;`, `&sol;`, and one in another.
+# --- escapes of JSON, URLs and HTML, read back: `\/`, `\u002f`, `%2F`, `&#47;`, `&sol;`, and one in another
 #
 # Nothing is known of the text around them, so each is read wherever it stands. The plain text is for looking things up only.
-
 
 LAYERS = 4  # of one kind in another; more of the same kind (`%25252F`) are one layer
 _BEGINS = re.compile(r"[\\%&]")
@@ -115,11 +115,7 @@ def _character(found: re.Match[str]) -> str:
     return "\\"
 
 
-# The forms in which a key is quoted back: as it is, and in base64, each with any character escaped as JSON, URLs or HTML do.
-# What is found of them is put out of sight.
-#
-# This is the one place that knows the forms: messages, frames, answers and the table of `turnwise check` all come here.
-
+# --- the forms in which a key is quoted back: as it is, and in base64, each with any character escaped
 
 HIDDEN = "***"
 SHORTEST_KEY = 8  # shorter ones would be found everywhere in harmless text
@@ -367,8 +363,7 @@ def hide_in_response(response: Response, *, scrub: Scrub, forms: tuple[str, ...]
     return hide_in(response, scrub=scrub, names=_QUOTED)
 
 
-# Names of fields that are known to carry no key. Every other field of a request may carry one, today or tomorrow.
-
+# --- fields that are known to carry no key: every other one may carry one, today or tomorrow
 
 HEADERS_UP = frozenset({"anthropic-beta", "anthropic-version", "openai-beta"})
 """What the gateway sends upstream. What names an account (`openai-organization`, `openai-project`) does not go: the key is the

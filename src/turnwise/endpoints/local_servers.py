@@ -1,4 +1,5 @@
-"""The model servers of this machine: at which ports they usually listen, and which of them answer now."""
+"""The models that an endpoint offers, and the model servers of this machine: at which ports they usually listen, and which of
+them answer now."""
 
 import asyncio
 import functools
@@ -18,9 +19,6 @@ from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.addresses import where_asked
 from turnwise.wire.model_lists import OfferedModel, list_call, read_model_list
 from turnwise.wire.profiles import Profile, builtin_profiles
-
-# An endpoint is asked which models it offers. The answer has a bounded time and size.
-
 
 ASK_S = 10.0
 MAX_BYTES = 8 * 1024 * 1024  # the longest list that is known, OpenRouter's, has less than 1 MB

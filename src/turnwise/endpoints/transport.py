@@ -1,4 +1,7 @@
-"""One HTTP request, sent exactly once. A transport never retries, never follows a redirect and never judges a status."""
+"""One HTTP request, sent exactly once. A transport never retries, never follows a redirect and never judges a status.
+
+Beside it: who may forbid a request, and which proxy stands before an address.
+"""
 
 import contextlib
 import ipaddress
@@ -103,10 +106,9 @@ async def read_bounded(chunks: AsyncIterator[bytes], *, most_bytes: int) -> byte
     return bytes(found)
 
 
-# The one question before a request leaves this process: does anybody forbid it? By default nobody does.
+# --- does anybody forbid the request? By default nobody does
 #
-# `AiohttpTransport` asks it with the address of each request. `turnwise.testing.plugin` forbids requests while tests run.
-
+# `AiohttpTransport` asks with the address of each request. `turnwise.testing.plugin` forbids requests while tests run.
 
 RequestGuard = Callable[[str], None]
 """Raises for the URL of a request that must not leave."""
@@ -130,11 +132,10 @@ def guarding(guard: RequestGuard) -> Generator[None]:
         _guards.remove(guard)
 
 
-# Which proxy stands before an address, by the usual variables.
+# --- which proxy stands before an address, by the usual variables
 #
 # Sources: curl(1), "ENVIRONMENT" and `--noproxy` (names, networks); the documentation of Go's golang.org/x/net/http/httpproxy,
 # `Config.NoProxy` (ports).
-
 
 _SEPARATOR = re.compile(r"[,\s]+")
 _ENTRY = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<name>[^:]*))(?::(?P<port>.*))?")
@@ -212,7 +213,7 @@ def _variable(env: Mapping[str, str], name: str) -> str:
     return env.get(name) or env.get(name.upper()) or ""
 
 
-# What takes its time and is not needed for a request is begun once the first has left.
+# --- transports around another one
 
 
 class WithFirstReply:

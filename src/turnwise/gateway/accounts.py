@@ -1,4 +1,8 @@
-"""What is told of one client's request: to the ledger before anything leaves, and of everything that came of it."""
+"""What is told of one client's request: to the ledger before anything leaves, and to counts, log and report of all that came
+of it.
+
+The counts are of this process and are lost with it, as Prometheus expects; what has to stay is in the ledger and in the report.
+"""
 
 import contextlib
 import logging
@@ -41,11 +45,7 @@ from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
 from turnwise.wire.openai_chat.usage import counted
 from turnwise.wire.profiles import FamilyName
 
-# The gateway's counts since it started, as Prometheus reads them.
-#
-# Source: Prometheus' documentation, "Exposition formats", "Text-based format". Counts are of this process and are lost with it,
-# as Prometheus expects; what has to stay is in the ledger and in the report.
-
+# --- counts, in Prometheus' text format (its documentation, "Exposition formats")
 
 MOST_MODELS = (
     200  # that no file names: a client may name any model, and each name is a time series that Prometheus keeps
@@ -158,8 +158,7 @@ def _number(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.6f}"
 
 
-# How the gateway's log is written: a line each, for people or as JSON.
-
+# --- the log: a line each, for people or as JSON
 
 FIELDS = "turnwise_fields"
 """The attribute of a record that holds its fields, for a log in JSON."""

@@ -34,9 +34,10 @@ from turnwise.relay.client_request import asked_path, is_deeper
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.relay_facts import AskedPath
 
-# Whose program is at the other end of a connection on this machine.
+# --- whose program is at the other end of a connection on this machine
 #
 # TCP does not tell it. Linux lists the sockets of this machine with their owners in /proc/net (proc(5)); elsewhere nobody does.
+
 SOCKETS = Path("/proc/net")
 _UID, _INODE = 7, 9  # of a row's fields
 

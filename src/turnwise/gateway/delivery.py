@@ -1,4 +1,7 @@
-"""Delivers the answer to one client: sends what the relay says, and hands its bytes on as fast as the client reads."""
+"""Delivers the answer to one client: sends what the relay says, and hands its bytes on as fast as the client reads.
+
+An upstream's address and its web pages are not the client's: faults are told without them.
+"""
 
 import asyncio
 import functools
@@ -30,8 +33,8 @@ from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived
 from turnwise.vocab import Fault, FaultKind, Repair, Response, ServerLesson
-from turnwise.wire.family import Family
 from turnwise.wire.limits import Limits
+from turnwise.wire.registry import family
 
 # --- faults of upstreams as clients are told them
 
@@ -402,10 +405,13 @@ def _order_of(send: Send, *, number: int, deadlines: Deadlines, most_s: float | 
     )
 
 
-async def write_fault(fault: Fault, *, family: Family, outlet: Outlet) -> None:
-    """The error as the client's API answers it. Raises ClientGone."""
-    status, body = family.encode_fault(fault)
-    after_s = fault.retry_after_s
+async def write_found(found: bytes | Fault, *, client: str, outlet: Outlet) -> None:
+    """A whole answer of JSON, or the error as the client's API answers it. Raises ClientGone."""
+    if not isinstance(found, Fault):
+        await write_body(200, found, outlet=outlet)
+        return
+    status, body = family(client).encode_fault(found)
+    after_s = found.retry_after_s
     headers = () if after_s is None else (("retry-after", str(ceil(after_s))),)
     await write_body(status, body, outlet=outlet, headers=headers)
 

@@ -1,4 +1,5 @@
-"""Who is let in, and what of a request goes further: pure functions over its headers and its query.
+"""Who is let in, and what of a request goes further; and what the doors and the service behind them say to each other: a
+refusal, a call that passed, and the way out for its answer.
 
 The tables say what may pass. Everything else stays outside, so a field that turns out to carry a key tomorrow does not leak.
 """
@@ -18,12 +19,6 @@ from turnwise.wire.profiles import FamilyName
 from turnwise.wire.registry import MODULES, USUAL
 from turnwise.wire.registry import family as find_family
 from turnwise.wire.relay_facts import relay_facts
-
-# What the doors and the service behind them say to each other: a call that passed, and the way out for its answer.
-
-
-# A refusal in the client's own family: the status, and the error as that API words it.
-
 
 JSON = ("content-type", "application/json")
 

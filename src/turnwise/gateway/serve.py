@@ -1,4 +1,4 @@
-"""Serving the application with uvicorn and httptools, from the bound socket to the last open stream."""
+"""Serving the application with uvicorn and httptools: from the configuration and the bound socket to the last open stream."""
 
 import asyncio
 import contextlib
@@ -154,10 +154,10 @@ async def serve(
     return GatewayEnd(at_once=server.force_exit)
 
 
-# The gateway from its configuration to its last answer. Loaded by the command that serves.
 # New objects between two searches for garbage in cycles, and how many searches before older objects are searched, too. With
 # Python's own (700, 10, 10) each search of everything stops hundreds of streams for 50 ms, and leaves them out of the
 # processor's caches.
+
 SEARCHES = (10_000, 20, 50)
 
 

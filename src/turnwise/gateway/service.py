@@ -42,7 +42,7 @@ from turnwise.gateway.delivery import (
     not_carried_header,
     without_address,
     write_body,
-    write_fault,
+    write_found,
 )
 from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, GatewayService, Outlet
 from turnwise.gateway.learned_refusals import ServerLessons, StaleConversations
@@ -261,7 +261,7 @@ class RelayService:
         delivery, end = last
         await delivery.end(end)
         if end.fault is not None and not delivery.started:
-            await write_fault(end.fault, family=family(call.family), outlet=outlet)
+            await write_found(end.fault, client=call.family, outlet=outlet)
 
     def _with_api(self, opened: OpenUpstream, asked: ClientRequest, *, chosen: ChosenRoute) -> OpenUpstream:
         """The upstream with the API that can serve the request, where it has two."""
@@ -403,7 +403,7 @@ class RelayService:
             if has_none:
                 self._counts_not_until[given] = now_s + COUNTS_NOT_S
             elif isinstance(found, Fault):
-                await write_fault(found, family=family(call.family), outlet=outlet)
+                await write_found(found, client=call.family, outlet=outlet)
                 return
             elif (read := read_count(found, upstream=opened.endpoint.profile.family)) is not None:
                 tokens, is_counted = read, True
@@ -433,7 +433,7 @@ class RelayService:
             sent_bytes=len(body),
         )
         if isinstance(sent, Fault):
-            await write_fault(sent, family=family(call.family), outlet=outlet)
+            await write_found(sent, client=call.family, outlet=outlet)
             return
         received = ReceivedResponse(cancelled=True, answered=False)
         try:
@@ -443,10 +443,7 @@ class RelayService:
             received = received_body(found)
         finally:
             sent.ended(received)
-        if isinstance(found, Fault):
-            await write_fault(found, family=family(call.family), outlet=outlet)
-            return
-        await write_body(200, found, outlet=outlet)
+        await write_found(found, client=call.family, outlet=outlet)
 
     def _times(self, route: GatewayRoute) -> GatewayDeadlines:
         """The route's own, then the file's, then the usual ones."""

@@ -1,7 +1,9 @@
-"""Whether a client that takes the original events at their word gets to know what the healed frames say.
+"""What a client has been told of a response by now (`Shown`), and whether a client that takes the original events at their word
+gets to know what the healed frames say (`Agreement`).
 
 Such a client adds up texts; it begins a call where an id and a name stand, adds up the arguments under the call's number or
-block, and takes a final form if there is one. As long as that is right, the original events can go on to it.
+block, and takes a final form if there is one. As long as that is right, the original events can go on to it. What was sent cannot
+be taken back, so the rest has to go on from it.
 """
 
 from collections import deque
@@ -35,9 +37,6 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.openai_responses.client_tools import SEARCH_CALL
-
-# What a client has been told of a response by now: what was sent cannot be taken back, so the rest has to go on from it.
-
 
 WordsKind = Literal["text", "reasoning", "refusal"]
 _PARTS: dict[type[Reasoning | Refusal | Text], WordsKind] = {Reasoning: "reasoning", Refusal: "refusal", Text: "text"}

@@ -1,4 +1,5 @@
-"""What each kind of repair says about the provider: the rule that was broken, in our words, and where the specification has it.
+"""What each kind of repair says about the provider: the rule that was broken, in our words, and where the specification has it;
+and the deviations of a stream that our assembler takes without a word (`Deviations`).
 
 A repair that nobody is to blame for has a row, too: a report names it, and does not put it down to the provider.
 """
@@ -195,12 +196,11 @@ def blames_provider(kind: str, *, family: str) -> bool:
     return found is not None and found.whose == "provider"
 
 
-# What a provider's stream says otherwise than its API's reference, and our assembler takes without a word.
+# --- what our assembler takes without a word
 #
 # An agent loop needs no notice of a call without an index: the call is whole, and that is all. A gateway writes it anew for its
 # client, so it tells, as what it does is what a client without it would have had to do. Only streams have these: a body is read
 # whole, and the assembler tells what it had to mend.
-
 
 MOST_TOLD = 50  # of one response
 SAYING = frozenset([TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, PartDone])

@@ -1,7 +1,8 @@
-"""A client's conversation as the upstream takes it: healed as the library writes one, and told (promise heal:dialect).
+"""A client's request as the upstream takes it: healed as the library writes one, and told (promise heal:dialect).
 
 Between equal families the body goes up in its own bytes, unless the upstream would refuse how the conversation is written, by
 its row or by what its refusals have taught. Then the messages alone are written anew; what the client said stays as it was said.
+Between two families a request that was right stays right: it is fitted to what the other API insists on.
 """
 
 import hashlib
@@ -52,8 +53,7 @@ from turnwise.wire.profiles import FamilyName, Profile, RefusedTool, SchemaDiale
 from turnwise.wire.registry import family
 from turnwise.wire.relay_facts import PlainTools, RelayFacts, not_carried, relay_facts
 
-# What an API insists on where another family's is content with less, so that a request that was right stays right.
-
+# --- what an API insists on where another family's is content with less
 
 OBJECT = msgspec.Raw(b'"object"')
 

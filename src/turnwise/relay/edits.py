@@ -1,4 +1,7 @@
-"""The client's own body, changed only where the gateway has to: each other field goes up with the very bytes of its value."""
+"""The client's own body, changed only where the gateway has to: each other field goes up with the very bytes of its value.
+
+So is the request for the rest of a cut answer: the body as it was sent, with what going on needs changed in it.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -153,9 +156,7 @@ def extra_of(request: Request) -> Fields:
     return {} if request.extra is None else read_fields(request.extra.json)
 
 
-# The request for the rest of a cut answer: the body as it was sent, with what going on needs changed in it; and what a
-# cut answer is, if nothing continues it.
-
+# --- the rest of a cut answer, and what that is if nothing continues it
 
 _LEGACY = {"tools": "functions", "tool_choice": "function_call"}  # as Chat Completions had them before
 

@@ -1,5 +1,6 @@
 """The reader of the stream that a client reads, too: each event's bytes stay beside its frames, and go on as they came where
-nothing has to be mended."""
+nothing has to be mended. Words go on before they are assembled (`EarlyWords`).
+"""
 
 import re
 from collections import deque
@@ -20,8 +21,7 @@ from turnwise.wire.limits import Limits
 from turnwise.wire.repeated_chunks import PROBE, Alike, decode_string
 from turnwise.wire.sse import BOM
 
-# A stream of server-sent events, cut into the bytes of single events, so that a healthy event can go on as it came.
-
+# --- a stream, cut into the bytes of single events
 
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\r\n|\r\n\n|\n\n|\r\r")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -97,10 +97,7 @@ def completed(rest: bytes) -> bytes | None:
     return rest.rstrip(b"\r\n") + b"\n\n" if is_whole else None
 
 
-# Gemini's other way to stream: without `alt=sse` the answer is one JSON array, whose elements are the events of the stream.
-#
-# Source: Google's reference of `streamGenerateContent`, and the answers of its servers.
-
+# --- the answer as one JSON array, whose elements are the events (Google's reference of `streamGenerateContent`)
 
 _DATA = b"data:"
 
@@ -130,7 +127,7 @@ class ArrayAnswer:
         return before + b"\n".join(lines)
 
 
-# Words that go on to the client before they are assembled.
+# --- words that go on to the client before they are assembled
 #
 # Between equal families a stream of text brings event after event that differs from the one before in nothing but its piece
 # (`wire/repeated_chunks.py`). What such an event says is known from that one string, and the client gets its bytes as they came.
@@ -140,7 +137,6 @@ class ArrayAnswer:
 # Nothing is taken on trust. What they said together is written into one more event like them, which is decoded and healed before
 # anything else of the response is looked at, and what it says then is compared with what was told here (`EventReader._catch_up`).
 # Where a family compares its events with each other, they are kept and decoded themselves.
-
 
 WordsFrame = TextDelta | ReasoningDelta | RefusalDelta
 

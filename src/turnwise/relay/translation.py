@@ -61,11 +61,10 @@ from turnwise.wire.profiles import FamilyName, Profile
 from turnwise.wire.registry import family
 from turnwise.wire.relay_facts import TOLD, RelayFacts, capped, not_carried, relay_facts
 
-# Fields of a request's body that have no word in the shared vocabulary, on their way to another family's API.
+# --- fields of the body that have no word in the shared vocabulary: `rules` in each family's `relay_facts.py`
 #
-# One table a family: `rules` in its `relay_facts.py`. A field that stands in none is told and left out: a field that came later
-# than this code must neither stop a client nor vanish in silence.
-
+# A field that stands in no table is told and left out: a field that came later than this code must neither stop a client nor
+# vanish in silence.
 
 NOTHING_SAID = frozenset({"null", "false", "[]", "{}", '""'})
 """Values that ask for nothing, in any field; but an empty object may switch a tool on (`web_search_options`)."""
@@ -142,11 +141,10 @@ def _refuse_logprobs(raw: msgspec.Raw) -> None:
         raise RequestRefused("`include` asks for `logprobs`, which cannot be carried", field="include")
 
 
-# Tools and history of a request on their way to another family's API: what its encoder leaves out, found and told by name.
+# --- tools and history: what the other family's encoder leaves out, found and told by name
 #
 # What belongs to the family that made it (signatures, encrypted reasoning, items of server-side tools) stays behind. What a
 # person or a tool said is never left out: where the other family has no form for it, the request is refused.
-
 
 INNER = frozenset({"message", "content_part", "function", "custom", "functionDeclaration"})
 """Keys of opaque data under which the fields of the message, of the content part or of the function stand."""
