@@ -31,12 +31,30 @@ APART = {
     ("rules/read_only_commands.py:_GREP", "rules/read_only_commands.py:_GREP_FLAGS"): "those without a value",
     ("rules/read_only_commands.py:READERS", "rules/read_only_commands.py:_GREP_FLAGS"): "those without a value",
     ("rules/read_only_commands.py:_FIND_VALUED", "rules/read_only_commands.py:_MATCHING"): "whose value is a pattern",
-    ("rules/read_only_commands.py:_SCRIPT_RUNNERS", "tools/shell_judge/wrappers.py:_PACKAGERS"): "which run a project's scripts",
-    ("coding_agent/asked_calls.py:BUILTINS", "rules/environment_names.py:DECLARING"): "what a shell has beside programs, for a word that was mistyped",
-    ("coding_agent/asked_calls.py:BUILTINS", "rules/environment_names.py:SETTING"): "what a shell has beside programs, for a word that was mistyped",
-    ("coding_agent/asked_calls.py:BUILTINS", "tools/shell_judge/wrappers.py:_ONLY_IN_SHELL"): "what a shell has beside programs, for a word that was mistyped",
-    ("coding_agent/asked_calls.py:BUILTINS", "tools/shell_judge/wrappers.py:_IN_SHELL"): "what a shell has beside programs, for a word that was mistyped",
-    ("coding_agent/asked_calls.py:BUILTINS", "tools/shell_judge/wrappers.py:_INERT"): "what a shell has beside programs, for a word that was mistyped",
+    (
+        "rules/read_only_commands.py:_SCRIPT_RUNNERS",
+        "tools/shell_judge/wrappers.py:_PACKAGERS",
+    ): "which run a project's scripts",
+    (
+        "coding_agent/asked_calls.py:BUILTINS",
+        "rules/environment_names.py:DECLARING",
+    ): "what a shell has itself, for a mistyped word",
+    (
+        "coding_agent/asked_calls.py:BUILTINS",
+        "rules/environment_names.py:SETTING",
+    ): "what a shell has itself, for a mistyped word",
+    (
+        "coding_agent/asked_calls.py:BUILTINS",
+        "tools/shell_judge/wrappers.py:_ONLY_IN_SHELL",
+    ): "what a shell has itself, for a mistyped word",
+    (
+        "coding_agent/asked_calls.py:BUILTINS",
+        "tools/shell_judge/wrappers.py:_IN_SHELL",
+    ): "what a shell has itself, for a mistyped word",
+    (
+        "coding_agent/asked_calls.py:BUILTINS",
+        "tools/shell_judge/wrappers.py:_INERT",
+    ): "what a shell has itself, for a mistyped word",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/read_only_commands.py:_GIT_TEXTS"): "which words of theirs are text",
     ("rules/git_commands.py:_SHOWING", "rules/read_only_commands.py:_GIT_TEXTS"): "which words of theirs are text",
     ("rules/read_only_commands.py:_GIT", "rules/read_only_commands.py:_GIT_TEXTS"): "which words of theirs are text",
@@ -52,7 +70,10 @@ APART = {
         "tools/shell_judge/grammar.py:TOKENS",
         "tools/shell_judge/shell.py:INPUT",
     ): "what a redirection does",
-    ("tools/shell_judge/grammar.py:TOKENS", "rules/environment_names.py:RESERVED"): "it is the grammar's own, by a test",
+    (
+        "tools/shell_judge/grammar.py:TOKENS",
+        "rules/environment_names.py:RESERVED",
+    ): "it is the grammar's own, by a test",
     (
         "tools/shell_judge/grammar.py:TOKENS",
         "rules/environment_names.py:DECLARING",
@@ -116,8 +137,14 @@ APART = {
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/git_commands.py:_ALWAYS"): "which destroy however they are called",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/git_commands.py:_SHOWING"): "which only show",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/read_only_commands.py:_GIT"): "with which options they only read",
-    ("rules/git_commands.py:_SUBCOMMANDS", "rules/permission_commands.py:_GIT_LETTERS"): "with which options they write",
-    ("rules/git_commands.py:_SHOWING", "rules/read_only_commands.py:_GIT"): "of these some can destroy, with other options",
+    (
+        "rules/git_commands.py:_SUBCOMMANDS",
+        "rules/permission_commands.py:_GIT_LETTERS",
+    ): "with which options they write",
+    (
+        "rules/git_commands.py:_SHOWING",
+        "rules/read_only_commands.py:_GIT",
+    ): "of these some can destroy, with other options",
     ("rules/read_only_commands.py:READERS", "tools/shell_judge/wrappers.py:_BUILT_IN"): "which are no programs",
     (
         "rules/read_only_commands.py:READERS",
