@@ -28,9 +28,9 @@ ONLY_WIRE = {"importlib", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 22_300,
+    "agent": 22_400,
     "assembly": 38_000,
-    "base": 7_500,
+    "base": 7_700,
     "coding_agent": 17_600,
     "editors": 12_100,
     "endpoints": 11_100,
@@ -42,10 +42,10 @@ NODES = {
     "rules": 36_800,
     "running": 19_000,
     "settings": 6_800,
-    "telemetry": 3_900,
+    "telemetry": 3_800,
     "terminal": 42_000,
     "testing": 8_500,
-    "tools": 50_000,
+    "tools": 49_900,
     "turn": 28_700,
     "vocab": 6_200,
     "wire": 74_700,

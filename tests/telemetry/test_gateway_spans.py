@@ -14,7 +14,7 @@ from turnwise import Agent, CallerError, Telemetry
 from turnwise.gateway.accounts import Account, AccountMeans
 from turnwise.gateway.app import TRACE
 from turnwise.gateway.doors import ClientCall, ClientGone
-from turnwise.telemetry.telemetry import INSTALL, telemetry_of
+from turnwise.telemetry.telemetry import telemetry_of
 from turnwise.testing import FakeClock, ScriptedModel
 from waits import HANG_S
 
@@ -85,4 +85,8 @@ def test_a_command_without_opentelemetry_says_what_installs_it(words: str, tmp_p
     ran = subprocess.run(
         argv, check=False, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, input=""
     )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", f"turnwise: {INSTALL}\n")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (
+        2,
+        "",
+        "turnwise: support for OpenTelemetry is not installed: pip install 'turnwise[otel]'\n",
+    )

@@ -291,15 +291,6 @@ async def test_the_trace_goes_to_the_endpoint_only_if_asked_for(receiver: Receiv
     assert headers.get("traceparent", "").rpartition("-")[0] == (trace if sends else "")
 
 
-def test_without_opentelemetry_the_error_names_the_extra(tmp_path: Path) -> None:
-    """`Telemetry()` without the API is a CallerError with the line that installs it."""
-    code = "import sys; sys.modules['opentelemetry'] = None; import turnwise; turnwise.Telemetry()"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=HANG_S, cwd=tmp_path
-    )
-    assert "pip install 'turnwise[otel]'" in ran.stderr.splitlines()[-1]
-
-
 def test_an_agent_without_telemetry_loads_nothing_of_it(tmp_path: Path) -> None:
     """Nothing is paid where it is off: neither an agent nor its run imports OpenTelemetry."""
     code = """

@@ -205,7 +205,7 @@ def test_the_job_of_gitlab_runs_as_it_stands(job: Job) -> None:
     assert "$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_PROJECT_ID" in found["rules"][0]["if"]
     assert found["timeout"] == "15 minutes"
     install, *lines = [*found["script"], *found["after_script"]]
-    assert install == 'pip install "$TURNWISE"'
+    assert install == 'pip install "turnwise[terminal,workspace] @ $TURNWISE"'
     for line in lines:
         done = job.run(line, ANTHROPIC_API_KEY="lab")
         assert done.returncode == 0, done.stderr

@@ -101,7 +101,7 @@ def test_without_the_extra_the_line_that_installs_it_is_printed(keys: Path, miss
     assert (ran.returncode, ran.stdout, ran.stderr) == (
         2,
         "",
-        "turnwise: the gateway needs an extra: pip install 'turnwise[gateway]'\n",
+        "turnwise: support for the gateway is not installed: pip install 'turnwise[gateway]'\n",
     )
     assert run("keys", "add", "laptop").returncode == 0
 

@@ -27,7 +27,6 @@ from turnwise.lab import Lab
 from turnwise.settings.mcp_files import ServerCommand, ServerEntry
 from turnwise.settings.options import RunSettings
 from turnwise.terminal.mcp_prompts import filled_prompt
-from turnwise.tools.mcp.kept_server import INSTALL
 from turnwise.tools.mcp.offered_tools import read_tools
 from turnwise.tools.mcp.processes import checked_sandbox, program_of
 from turnwise.tools.mcp.trust import ChangedTool, ServerTrust, runs_inside
@@ -576,14 +575,15 @@ def test_without_the_extra_commands_say_what_is_missing_and_a_run_goes_on(mcp_la
         )
         return ran.returncode, ran.stdout + ran.stderr
 
+    missing = "support for MCP servers is not installed: pip install 'turnwise[mcp]'"
     code, said = turnwise("mcp", "add", "s", "--", "/bin/true")
-    assert (code, INSTALL in said) == (0, True)
+    assert (code, missing in said) == (0, True)
     run = ["run", *at(mcp_lab, "mcp-none"), "Go."]
     code, said = turnwise(*run)
     assert (code, "It is done." in said) == (0, True), said
-    assert f"the MCP server `s`: its tools are missing: {INSTALL}" in said
+    assert f"the MCP server `s`: its tools are missing: {missing}" in said
     code, said = turnwise("doctor", "--offline", "-m", "openai_chat:mcp-none", "--base-url", "http://127.0.0.1:9/v1")
-    assert f"runs go without them: {INSTALL}" in said
+    assert f"runs go without them: {missing}" in said
 
 
 def test_a_projects_servers_are_told_in_a_folder_whose_name_is_no_text(

@@ -37,6 +37,7 @@ from turnwise.agent.scripts import check_script_limits, with_script
 from turnwise.agent.tools import ToolLike, Toolset, is_toolset, read_tools
 from turnwise.agent.toolsets import RunNotes, may_ask
 from turnwise.base.clock import Clock, SystemClock
+from turnwise.base.extras import missing_extras, require_extras
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.transport import Transport
 from turnwise.errors import CallerError
@@ -199,8 +200,10 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def offered(self) -> tuple[Tool, ...]:
-        """Its tools, and the one for programs over them, where that is wanted."""
-        wanted = self.prices.bills_requests if self.script == "auto" else self.script
+        """Its tools, and the one for programs over them, where that is wanted. `auto` goes without it if its extra is missing."""
+        wanted = self.script
+        if wanted == "auto":
+            wanted = self.prices.bills_requests and not missing_extras("scripts")
         return with_script(self.tools, scripted=wanted)
 
     def deps_wanted(self) -> DepsWanted:
@@ -278,6 +281,8 @@ def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
         api_key_env=at.get("api_key_env"),
         transport=at.get("transport"),
     )
+    if safely.get("script") is True:
+        require_extras("scripts")
     clock = seen.get("clock") or SystemClock()
     hooks = Hooks(safely.get("hooks", ()), clock=clock, scrub=endpoint.scrub)
     output_type, instructions = options.get("output_type"), Instructions(options.get("instructions", ()))

@@ -11,6 +11,7 @@ import msgspec
 
 from turnwise.agent.tools import OneTool
 from turnwise.base.clock import Clock, SystemClock
+from turnwise.base.extras import require_extras
 from turnwise.errors import CallerError
 from turnwise.rules.mcp_names import mcp_tool_name
 from turnwise.rules.permission_paths import escape_pattern
@@ -251,6 +252,7 @@ class McpServer(ServerToolset):
         sampling: int = 0,
         clock: Clock | None = None,
     ) -> None:
+        require_extras("mcp")
         check_server_name(name)
         _check_times(start_s=start_s, call_s=call_s)
         _check_effects(effects or {})

@@ -9,6 +9,7 @@ import msgspec
 
 from turnwise.agent.tools import OneTool
 from turnwise.base.clock import Clock
+from turnwise.base.extras import require_extras
 from turnwise.running.grants import turn_at_work
 from turnwise.running.tools import CallJudging
 from turnwise.settings.permission_files import policy_of
@@ -34,7 +35,8 @@ class Workspace:
 
     `changes` keeps the old contents: `workspace.changes.undo_last()` undoes what the last turn changed, of whichever run.
     Runs share the folder and nothing else: the tools remember for one turn which files the model has read, and commands have
-    a temporary folder (`$TMPDIR`) for that turn alone. Raises CallerError if the folder does not exist.
+    a temporary folder (`$TMPDIR`) for that turn alone. Raises CallerError if the folder does not
+    exist. Needs `turnwise[workspace]`.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Workspace:
         changes: FileChanges | None = None,
         clock: Clock | None = None,
     ) -> None:
+        require_extras("workspace")
         self.changes = changes if changes is not None else FileChanges()
         self._withheld, self._clock = tuple(withheld), clock
         self.folder = Path(folder)

@@ -18,6 +18,7 @@ from turnwise.agent.models import read_model
 from turnwise.agent.run_options import groups_of
 from turnwise.agent.tools import BATCH_HINT
 from turnwise.base.clock import Clock
+from turnwise.base.extras import require_extras
 from turnwise.base.unasked_files import LeftOut
 from turnwise.coding_agent.asked_calls import allow_hint
 from turnwise.coding_agent.choice import Choice, choose, key_variables
@@ -142,8 +143,7 @@ def furnish(
     """Everything that a run of these options needs. `attended`: somebody can be asked. `left` is the configuration of a turn that
     goes on: its rules, deadlines and instructions hold, for its sub-agents too. `servers` offer their tools to all of them, and
     `face` is what the face brings. Raises CallerError."""
-    if given["go_on"] and given["session"]:
-        raise CallerError("give either --continue or --session, not both")
+    require_extras("workspace")
     folder = (given["cwd"] or Path.cwd()).resolve()
     before = find_session(journal, folder=folder, go_on=given["go_on"], session=given["session"])
     last = None if before is None else last_config(journal, before)
@@ -405,6 +405,8 @@ def _recovered(store: Path) -> tuple[str, ...]:
 
 
 def find_session(journal: Journal, *, folder: Path, go_on: bool, session: str | None) -> Session | None:
+    if go_on and session:
+        raise CallerError("give either --continue or --session, not both")
     if session:
         return journal.find_session(session)
     if not go_on:

@@ -22,6 +22,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from turnwise.base.clock import Clock, SystemClock
+from turnwise.base.extras import require_extras
 from turnwise.errors import CallerError, JournalFailed, UnreadableTurn
 from turnwise.journal.budgets import BudgetBook
 from turnwise.journal.direct_ledger import DirectLedger, RepairBook
@@ -130,14 +131,9 @@ def _opened(path: Path | str | None, *, durability: Durability) -> JournalStore:
 
 
 def _database_at(dsn: str) -> JournalStore:
-    try:
-        from turnwise.journal.postgres.store import PostgresStore
-    except ModuleNotFoundError as error:
-        if error.name != "psycopg":
-            raise
-        raise CallerError(
-            "a journal on PostgreSQL needs the package psycopg: install it with `pip install 'turnwise[postgres]'`"
-        ) from None
+    require_extras("postgres")
+    from turnwise.journal.postgres.store import PostgresStore
+
     return PostgresStore.open(dsn)
 
 

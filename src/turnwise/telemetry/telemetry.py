@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from turnwise.base.clock import Clock
+from turnwise.base.extras import require_extras
 from turnwise.errors import CallerError
 from turnwise.running.watcher_events import ObservedTurn, TurnObserver
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from turnwise.telemetry.names import LearnFacts
-
-INSTALL = "telemetry needs the package opentelemetry-api: install it with `pip install 'turnwise[otel]'`"
 
 SWITCH = "TURNWISE_TELEMETRY"
 CONTENTS = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"  # as OpenTelemetry's own instrumentations have it
@@ -42,12 +41,9 @@ class Telemetry:
         tracer_provider: "TracerProvider | None" = None,
         meter_provider: "MeterProvider | None" = None,
     ) -> None:
-        try:
-            from turnwise.telemetry.instruments import Instruments
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "opentelemetry":
-                raise
-            raise CallerError(INSTALL) from None
+        require_extras("otel")
+        from turnwise.telemetry.instruments import Instruments
+
         self._instruments = Instruments(tracer_provider, meter_provider)
         self._agent_name = agent_name
         self._contents = contents

@@ -1,20 +1,18 @@
 """`turnwise acp`: the agent of an editor that speaks the Agent Client Protocol."""
 
-import importlib.util
 import os
 import sys
 from typing import TYPE_CHECKING, cast
 
 import click
 
+from turnwise.base.extras import require_extras
 from turnwise.terminal.command_options import options_of_editors
-from turnwise.terminal.failures import Failure, as_one_line
+from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.rows import say
 
 if TYPE_CHECKING:
     from turnwise.coding_agent.options import Given
-
-INSTALL = "`turnwise acp` needs an extra: pip install 'turnwise[acp]'"
 
 EPILOG = """\b
 Examples:
@@ -34,9 +32,8 @@ def command(**options: object) -> None:
     The options hold for each session that the editor opens. The editor says where each one works, and asks you before files
     change and commands run.
     """
-    if importlib.util.find_spec("acp") is None:
-        raise Failure(INSTALL)
     with as_one_line():
+        require_extras("editors", "workspace")
         from turnwise.base.clock import SystemClock
         from turnwise.base.threads import run_to_end
         from turnwise.editors.acp.service import serve

@@ -17,6 +17,7 @@ from turnwise._version import __version__
 from turnwise.agent.formatting import many
 from turnwise.agent.models import ON_THE_COMMAND_LINE, open_endpoint, read_model
 from turnwise.base.clock import SystemClock
+from turnwise.base.extras import missing_extras
 from turnwise.base.programs import ProgramSearch
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.choice import Choice, NoModel, choose
@@ -37,7 +38,6 @@ from turnwise.settings.catalogue import ModelEnd
 from turnwise.settings.settings import Layer, Merged, RunSettings, read_layers
 from turnwise.terminal.failures import FAILED
 from turnwise.terminal.rows import say
-from turnwise.tools.mcp.kept_server import INSTALL, has_mcp
 from turnwise.tools.sandbox import find_sandbox
 from turnwise.vocab import FaultKind
 
@@ -241,12 +241,13 @@ def _mcp(folder: Path) -> Check:
     except CallerError as error:
         return Check(name="MCP", status="note", found=str(error), advice="correct that entry")
     named = ", ".join([f"`{one.name}`" for one in servers]) or "no servers are named"
-    if has_mcp():
+    install = missing_extras("mcp")
+    if not install:
         return Check(name="MCP", status="ok", found=named)
     missing = f"{named}; the extra is not installed"
     if not servers:
         return Check(name="MCP", status="ok", found=missing)
-    return Check(name="MCP", status="note", found=missing, advice=f"runs go without them: {INSTALL}")
+    return Check(name="MCP", status="note", found=missing, advice=f"runs go without them: {install}")
 
 
 def _program(program: str, *, name: str, without: str, folder: Path) -> Check:

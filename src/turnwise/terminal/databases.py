@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import click
 
 from turnwise.base.clock import SystemClock
+from turnwise.base.extras import require_extras
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 from turnwise.journal.journal import DATABASES, Journal, journal_path
 from turnwise.terminal.failures import FAILED, Failure, complain
@@ -52,10 +53,9 @@ def open_queue(database: str | None) -> Generator["TurnQueue"]:
     with as_database_failure():
         dsn = checked_dsn(database)
         _check_texts(click.get_current_context())
-        try:
-            from turnwise.workers.queue import TurnQueue
-        except ModuleNotFoundError as error:
-            raise needs_psycopg(error) from None
+        require_extras("postgres")
+        from turnwise.workers.queue import TurnQueue
+
         queue = TurnQueue(dsn, clock=SystemClock())
         try:
             queue.open()
@@ -77,12 +77,6 @@ def _joined(value: object) -> str:
     if isinstance(value, tuple):
         return "".join([_joined(part) for part in cast("tuple[object, ...]", value)])
     return value if isinstance(value, str) else ""
-
-
-def needs_psycopg(error: ModuleNotFoundError) -> Exception:
-    if error.name != "psycopg":
-        return error
-    return CallerError("PostgreSQL needs the package psycopg: install it with `pip install 'turnwise[postgres]'`")
 
 
 # The user's journal, read by commands that only show it.

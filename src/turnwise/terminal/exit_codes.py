@@ -14,6 +14,7 @@ EXIT_CODES = """\
   70   a bug of turnwise
   130  cancelled"""
 
+USAGE = 2
 CANCELLED = 130  # what a shell shows for a program that was ended by Ctrl-C
 NOTHING_CHANGED = 8
 REPLAY_DIFFERS = 3

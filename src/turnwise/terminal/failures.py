@@ -10,11 +10,11 @@ import click
 
 from turnwise.coding_agent.text import clean_line, style
 from turnwise.errors import CallerError, TurnwiseBug, TurnwiseError
+from turnwise.terminal.exit_codes import USAGE
 from turnwise.terminal.rows import say
 from turnwise.vocab.file_names import is_text, shown_name
 
 FAILED = 1
-USAGE = 2
 BUG = 70  # EX_SOFTWARE of sysexits.h
 
 

@@ -1,7 +1,6 @@
 """`turnwise gateway`: the server between other programs and their models, and the keys of its clients."""
 
 import importlib
-import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import click
 import msgspec
 
 from turnwise._version import __version__
+from turnwise.base.extras import require_extras
 from turnwise.coding_agent.text import style
 from turnwise.terminal.command_options import FiniteRange
 from turnwise.terminal.exit_codes import CANCELLED
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from turnwise.gateway.serve import BoundSocket
     from turnwise.wire.profiles import FamilyName
 
-EXTRA = ("uvicorn", "httptools")
 # Loaded late elsewhere. In a gateway everybody would wait for the first request that needs them, 0.5 s.
 AT_FIRST_REQUEST = (
     "turnwise.endpoints.aiohttp_transport",
@@ -34,7 +33,6 @@ AT_FIRST_REQUEST = (
     "turnwise.assembly.text_calls.frames",
     "jsonschema_rs",
 )
-INSTALL = "the gateway needs an extra: pip install 'turnwise[gateway]'"
 LONGEST_GRACE_S = 3600.0
 LONGEST_WAIT_S = 3600.0
 LAB_PORT = 8788  # as in docs/lab.md: the gateway's setting stays the same from check to check
@@ -139,9 +137,8 @@ def command(
     """Serve your models to any client of the four API families; broken streams arrive whole."""
     if ctx.invoked_subcommand is not None:
         return
-    if any(importlib.util.find_spec(name) is None for name in EXTRA):
-        raise Failure(INSTALL)
     with as_one_line():
+        require_extras("gateway")
         from turnwise.gateway.accounts import logging_to
         from turnwise.gateway.keys import key_file
         from turnwise.gateway.serve import GatewayMeans, run_gateway

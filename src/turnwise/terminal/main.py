@@ -5,7 +5,7 @@ Python's own start and the installer's script come before; Ctrl-C in these few m
 
 import sys
 
-from turnwise.terminal.exit_codes import CANCELLED
+from turnwise.terminal.exit_codes import CANCELLED, USAGE
 
 TYPE_CHECKING = False  # as in turnwise/__init__.py: `typing` brings `re`, half of the time until `main`
 if TYPE_CHECKING:
@@ -21,6 +21,13 @@ def main(args: "Sequence[str] | None" = None) -> "NoReturn":
         except KeyboardInterrupt:
             _tell(sys.argv[1:] if args is None else args)
             raise
+        except ModuleNotFoundError:
+            from turnwise.base.extras import missing_extras
+
+            if not (line := missing_extras("terminal")):
+                raise
+            print(f"turnwise: {line}", file=sys.stderr)
+            sys.exit(USAGE)
         code = run(args)
         if args is None:
             _leave_by_code()

@@ -1,6 +1,5 @@
 """`turnwise mcp`: the MCP servers that runs in this folder would start, and turnwise as one."""
 
-import importlib.util
 import os
 import sys
 import time
@@ -13,6 +12,7 @@ import msgspec
 
 from turnwise.agent.formatting import many
 from turnwise.base.clock import SystemClock
+from turnwise.base.extras import missing_extras, require_extras
 from turnwise.base.processes import enter
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.asked_calls import is_attended
@@ -23,11 +23,10 @@ from turnwise.settings.mcp_files import NamedServer, check_server_name, is_web_a
 from turnwise.settings.user_settings import add_server, remove_server
 from turnwise.terminal.command_options import options_of_serving
 from turnwise.terminal.completion import complete_models
-from turnwise.terminal.failures import FAILED, Failure, as_one_line
+from turnwise.terminal.failures import FAILED, as_one_line
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
 from turnwise.terminal.terminal import confirm_at_terminal
-from turnwise.tools.mcp.kept_server import INSTALL, has_mcp
 from turnwise.tools.mcp.trust import ServerTrust
 from turnwise.vocab.file_names import json_text
 
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 # `turnwise mcp serve`: turnwise as an MCP server, with the tools `run` and `decode`.
 
-
-INSTALL_SERVE = "`turnwise mcp serve` needs an extra: pip install 'turnwise[mcp]'"
 
 SERVE_EPILOG = """\b
 Examples:
@@ -74,9 +71,8 @@ def serve(root: Path | None, models: tuple[str, ...], **options: object) -> None
     The options hold for each run. The client can lower limits and permissions, and raise none. What needs an approval is put to
     the client's user, if the client can ask them (elicitation); otherwise it is denied at once.
     """
-    if importlib.util.find_spec("mcp") is None:
-        raise Failure(INSTALL_SERVE)
     with as_one_line():
+        require_extras("mcp", "workspace")
         enter(os.environ)
         from turnwise.base.clock import SystemClock
         from turnwise.base.threads import run_to_end
@@ -189,8 +185,8 @@ def add(
             _write_json({"name": name, "path": str(path)})
         else:
             say(f"`{name}` is in {clean_line(str(path))}; `turnwise mcp test {name}` starts it", stream=sys.stdout)
-        if not has_mcp():
-            say(style(f"it does not start yet: {INSTALL}", "yellow", stream=sys.stderr))
+        if line := missing_extras("mcp"):
+            say(style(f"it does not start yet: {line}", "yellow", stream=sys.stderr))
 
 
 @command.command("remove", cls=EndsWithLine)

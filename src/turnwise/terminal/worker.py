@@ -15,11 +15,12 @@ import msgspec
 
 from turnwise.agent.agent import Agent
 from turnwise.agent.written_lines import WrittenLines
+from turnwise.base.extras import require_extras
 from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.coding_agent.text import visible_line
 from turnwise.errors import CallerError
 from turnwise.terminal.command_options import FiniteRange
-from turnwise.terminal.databases import checked_dsn, database_option, needs_psycopg
+from turnwise.terminal.databases import checked_dsn, database_option
 from turnwise.terminal.failures import as_one_line
 
 # The agents that a worker's command line names: `name=package.module:agent`.
@@ -167,10 +168,8 @@ def command(
     """Run the turns that wait in a database, with the agents named here."""
     with as_one_line():
         dsn = checked_dsn(database)
-        try:
-            from turnwise.workers.worker import Worker, WorkerAllows, WorkerEvent
-        except ModuleNotFoundError as error:
-            raise needs_psycopg(error) from None
+        require_extras("postgres")
+        from turnwise.workers.worker import Worker, WorkerAllows, WorkerEvent
 
         def line_of(event: WorkerEvent) -> str:
             if as_json:

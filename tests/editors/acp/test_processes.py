@@ -1,7 +1,6 @@
 """`turnwise acp` as a process of its own, as an editor starts it."""
 
 import asyncio
-import importlib.util
 import os
 import signal
 import sys
@@ -13,9 +12,8 @@ from acp.client.connection import ClientSideConnection
 from acp.schema import ClientCapabilities
 
 from editors.acp.editor import Editor, new, say, written
-from terminal.running import Cli, at
+from terminal.running import at
 from turnwise.lab import Lab
-from turnwise.terminal.acp import INSTALL
 from waits import HANG_S
 
 PROGRAM = ("-c", "import sys; from turnwise.terminal.main import main; sys.argv[0] = 'turnwise'; main()")
@@ -105,13 +103,6 @@ async def test_an_editor_that_closes_the_output_alone_ends_the_process(lab: Lab,
     with pytest.raises(ConnectionError):
         await turn
     await client.close()
-
-
-def test_without_the_extra_the_line_that_installs_it_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing else is loaded or written."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    ran = cli("acp")
-    assert (ran.code, ran.out) == (2, "") and ran.complaints() == [f"turnwise: {INSTALL}"]
 
 
 def test_a_file_is_no_editor(folder: Path) -> None:

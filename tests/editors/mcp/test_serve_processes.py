@@ -1,7 +1,6 @@
 """`turnwise mcp serve` as a process of its own, as a client starts it: what it writes, what it refuses, and how it ends."""
 
 import asyncio
-import importlib.util
 import json
 import os
 import pty
@@ -25,7 +24,6 @@ from turnwise.base.own_pipes import INVALID_REQUEST, MAX_ID, MAX_LINE_BYTES, PAR
 from turnwise.base.processes import DEPTH
 from turnwise.base.programs import OWN_PYTHON
 from turnwise.lab import Lab
-from turnwise.terminal.mcp import INSTALL
 from waits import HANG_S
 
 LOOSE = ("--allow", "bash", "--no-sandbox", "--no-environment")
@@ -215,13 +213,6 @@ async def test_a_server_among_its_own_servers_is_told_of(lab: Lab, folder: Path)
         await client.begin(1, "run", prompt="Go.")
         told = (await client.answer(1))["result"]["structuredContent"]
     assert told["stop_reason"] == "answered" and any("own" in note for note in told["notes"])
-
-
-def test_without_the_extra_the_line_that_installs_it_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing else is loaded or written."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    ran = cli("mcp", "serve")
-    assert (ran.code, ran.out) == (2, "") and ran.complaints() == [f"turnwise: {INSTALL}"]
 
 
 def test_a_file_is_no_client(folder: Path) -> None:

@@ -126,17 +126,6 @@ def test_a_database_that_does_not_exist_is_told_at_once(postgres_dsn: str) -> No
         opened(f"{postgres_dsn}&dbname=no_such")
 
 
-def test_without_psycopg_the_message_says_what_to_install() -> None:
-    """Proves: an address in a plain installation is answered with the command, not with a traceback of imports."""
-    code = (
-        "import sys; sys.modules['psycopg'] = None\n"
-        "from turnwise import Journal\nfrom turnwise.base.clock import SystemClock\n"
-        "Journal('postgresql://x/y', clock=SystemClock())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=False)
-    assert "install it with `pip install 'turnwise[postgres]'`" in done.stderr
-
-
 def test_a_file_needs_no_psycopg() -> None:
     """Proves: `import turnwise`, and a journal in a file, load nothing of it."""
     code = (

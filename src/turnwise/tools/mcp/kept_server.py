@@ -2,12 +2,12 @@
 
 import asyncio
 import importlib
-import importlib.util
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from turnwise.base.clock import Clock, Overdue, Watchdog, sleep, wait_for_task
+from turnwise.base.extras import require_extras
 from turnwise.base.threads import in_thread
 from turnwise.errors import CallerError, ToolFault
 from turnwise.running.tool_output import cut_middle
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from turnwise.tools.mcp.elicitation import AskingCall
     from turnwise.tools.mcp.offered_tools import Listing
 
-INSTALL = "MCP servers need an extra: pip install 'turnwise[mcp]'"
 ENDING_S = 4.5  # a little less than a toolset has for its end
 SETTLE_S = 0.4
 DRAIN_S = 2.0  # for other calls of a session that was forgotten: most of them are told so, too, and go again
@@ -351,26 +350,10 @@ def _odd_tools_of(listing: "Listing") -> list[str]:
     ]
 
 
-def has_mcp() -> bool:
-    """Whether the extra is installed."""
-    return importlib.util.find_spec("mcp") is not None
-
-
 async def _import_mcp() -> None:
     """In a thread: it takes a second, and the event loop has other things to do."""
-
-    def load() -> ModuleNotFoundError | None:
-        try:
-            importlib.import_module("turnwise.tools.mcp.connection")
-        except ModuleNotFoundError as error:
-            return error
-        return None
-
-    error = await in_thread(load, name="turnwise-mcp")
-    if error is not None:
-        if (error.name or "").partition(".")[0] in ("mcp", "mcp_types", "httpx2", "anyio"):
-            raise CallerError(INSTALL) from None
-        raise error
+    require_extras("mcp")
+    await in_thread(lambda: importlib.import_module("turnwise.tools.mcp.connection"), name="turnwise-mcp")
 
 
 def _words(error: BaseException) -> str:

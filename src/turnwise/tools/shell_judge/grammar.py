@@ -244,7 +244,7 @@ def _language() -> "Language":
 
 def parse(script: str) -> "tuple[Node | None, str]":
     """The root of the tree, and why it must not be relied upon; empty where it may. No tree where building it takes longer than
-    MAX_PARSE_S."""
+    MAX_PARSE_S, or without the packages of the grammar."""
     source = script.encode("utf-8", "surrogatepass")
     if source.count(b"`") > MAX_BACKTICKS:
         return None, f"it has more than {MAX_BACKTICKS} backticks"
@@ -255,6 +255,8 @@ def parse(script: str) -> "tuple[Node | None, str]":
         if dashes := _lost_dashes(root, source=source):
             source = _quoted(source, places=dashes)
             root = _tree(source)
+    except ModuleNotFoundError:
+        return None, "the grammar of bash is not installed (pip install 'turnwise[workspace]')"
     except ValueError:
         return None, "it takes too long to understand"
     return root, _problem(root, script=script, source=source)
