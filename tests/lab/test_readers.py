@@ -16,10 +16,10 @@ from turnwise.lab.cases import (
     malformed_cases,
     meaning_of,
 )
-from turnwise.lab.gateway_check.judging import read_strictly, told_error
+from turnwise.lab.gateway_check.judging import difference, read_strictly, told_error
 from turnwise.lab.provider import Provider
 from turnwise.lab.readers.naive import read_naively
-from turnwise.lab.readers.reader_result import BrokenRule, difference
+from turnwise.lab.readers.reader_result import BrokenRule
 from turnwise.lab.routes import Route
 from turnwise.testing.frames import frames_of
 from turnwise.vocab import FinishReason, Message, Request, Response, Settings, Text, ToolCall, ToolSpec, Usage

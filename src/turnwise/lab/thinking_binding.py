@@ -18,7 +18,7 @@ import msgspec
 from turnwise.lab.raw import Raw, dig, rows, table, text
 from turnwise.lab.script import Binding
 from turnwise.lab.signatures import Bound, bound_in, sign_bound
-from turnwise.lab.strict import Rejected
+from turnwise.lab.strict.verdicts import Rejected
 
 BETA = "thinking-binding-controls-2026-08-01"
 FAMILIES = ("anthropic_messages", "openai_responses")

@@ -12,7 +12,14 @@ from turnwise.agent.formatting import many
 from turnwise.agent.results import RunResult
 from turnwise.base.private_folders import private_folder
 from turnwise.lab import Lab, load_scripts
-from turnwise.lab.demo import naive
+from turnwise.lab.demo.naive import (
+    Client,
+    close_what_was_cut,
+    follow_up_per_call,
+    hide_a_request,
+    new_call_at_every_id,
+    stop_at_the_cap,
+)
 from turnwise.rules.limits import MaxSteps
 from turnwise.tools.workspace import workspace_tools
 from turnwise.vocab import StopReason, Usage, calls_of
@@ -20,7 +27,7 @@ from turnwise.vocab import StopReason, Usage, calls_of
 SCRIPTS = Path(__file__).parent / "scripts"
 FILES = {"notes.txt": "status: draft\n", "apples.txt": "apples: 12\n", "pears.txt": "pears: 30\n"}
 
-NaiveLoop = Callable[[naive.Client, Path, str], Awaitable[str]]
+NaiveLoop = Callable[[Client, Path, str], Awaitable[str]]
 CAP = 8
 REPORT_BYTES = 40_000
 
@@ -106,7 +113,7 @@ INCIDENTS = (
         prompt="What does notes.txt say?",
         family="openai_chat",
         model="id-in-every-chunk",
-        naive=naive.new_call_at_every_id,
+        naive=new_call_at_every_id,
         requests=2,
         tell=_one_read,
         tools=("read",),
@@ -116,7 +123,7 @@ INCIDENTS = (
         prompt="How many apples and pears are there?",
         family="openai_responses",
         model="demo-parallel",
-        naive=naive.follow_up_per_call,
+        naive=follow_up_per_call,
         requests=2,
         tell=_both_results,
         tools=("read",),
@@ -126,7 +133,7 @@ INCIDENTS = (
         prompt="Write the report into report.txt.",
         family="openai_chat",
         model="demo-cut",
-        naive=naive.close_what_was_cut,
+        naive=close_what_was_cut,
         requests=3,
         tell=_whole_file,
         tools=("write",),
@@ -136,7 +143,7 @@ INCIDENTS = (
         prompt="Find out who wrote this.",
         family="openai_chat",
         model="research",
-        naive=naive.stop_at_the_cap,
+        naive=stop_at_the_cap,
         requests=8,
         tell=_synthesis,
         tools=("search",),
@@ -147,7 +154,7 @@ INCIDENTS = (
         prompt="Set the status in notes.txt to done.",
         family="openai_chat",
         model="read-edit-answer",
-        naive=naive.hide_a_request,
+        naive=hide_a_request,
         requests=3,
         tell=_edited,
         tools=("read", "edit"),
@@ -168,7 +175,7 @@ async def play(incident: Incident) -> IncidentRow:
 
 async def _play_naive(incident: Incident, *, lab: Lab, folder: Path) -> IncidentOutcome:
     async with aiohttp.ClientSession() as session:
-        said = await incident.naive(naive.Client(session, base_url=f"{lab.url}/v1"), folder, incident.prompt)
+        said = await incident.naive(Client(session, base_url=f"{lab.url}/v1"), folder, incident.prompt)
     return IncidentOutcome(said=said, requests=lab.count(), tokens=tokens_received(lab))
 
 

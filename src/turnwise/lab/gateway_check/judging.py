@@ -1,18 +1,21 @@
 """What the two readers make of a gateway's answer to one case."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
 from turnwise.lab.cases import FAILING_CASES, REFUSED_CASES, SILENT_CASES, MeantAnswer
 from turnwise.lab.gateway_check.asking import GatewayAnswer
 from turnwise.lab.readers.naive import read_naively
-from turnwise.lab.readers.reader_result import BrokenRule, CaseVerdict, StreamReading, ToldError, difference
+from turnwise.lab.readers.reader_result import BrokenRule, StreamReading, ToldError, counted
 from turnwise.lab.readers.strict_chat import read_chat
 from turnwise.lab.readers.strict_gemini import read_gemini
 from turnwise.lab.readers.strict_messages import read_messages
 from turnwise.lab.readers.strict_responses import read_responses
 from turnwise.wire.profiles import FamilyName
+
+CaseVerdict = Literal["right", "wrong", "error", "crash"]
 
 # A client that takes nothing but what the family's API sends, and the errors of each family.
 _READ: dict[str, Callable[[bytes], StreamReading]] = {
@@ -112,3 +115,39 @@ def _judged(
         return ReaderVerdict("error", reading.error)
     why = difference(reading, meant, has_ids=family != "gemini")
     return ReaderVerdict("wrong", why) if why else ReaderVerdict("right")
+
+
+def difference(reading: StreamReading, meant: MeantAnswer | None, *, has_ids: bool) -> str:
+    """What is wrong in one sentence; empty where the answer is right. `has_ids`: each call of this family has one."""
+    if not reading.ended:
+        return "the answer just stops"
+    if meant is None:
+        return "it looks like an answer, though the upstream gave none"
+    if reading.text != meant.text:
+        return f"the text is `{_short(reading.text)}` and not `{_short(meant.text)}`"
+    if len(reading.calls) != len(meant.calls):
+        return f"{counted(len(reading.calls), 'call')} and not {len(meant.calls)}"
+    for (_, name, arguments), (meant_name, meant_arguments) in zip(reading.calls, meant.calls, strict=True):
+        if name != meant_name:
+            return f"a call's name is `{_short(name)}` and not `{meant_name}`"
+        if _value(arguments) != meant_arguments:
+            return f"the arguments of `{name}` are `{_short(arguments)}`"
+    ids = [one for one, _, _ in reading.calls]
+    if has_ids and not all(ids):
+        return "a call has no id"
+    if len(set(filter(None, ids))) != len(list(filter(None, ids))):
+        return "two calls have one id"
+    if reading.finish != meant.finish and {reading.finish, meant.finish} != {"stop", "refused"}:
+        return f"the finish reason says `{reading.finish}` and not `{meant.finish}`"
+    return ""
+
+
+def _value(arguments: str) -> object:
+    try:
+        return msgspec.json.decode(arguments or "{}")
+    except msgspec.DecodeError:
+        return BrokenRule  # equal to no arguments
+
+
+def _short(words: str) -> str:
+    return words if len(words) <= 60 else f"{words[:59]}…"
