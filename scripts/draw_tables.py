@@ -13,7 +13,6 @@ import click
 
 from turnwise.agent.agent_groups import GROUP_OF, written_in_group
 from turnwise.coding_agent.options import NAMES_A_MODEL
-from turnwise.lab.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS
 from turnwise.lab.endpoint_check.probes import OTHER_WAYS, PROBES
 from turnwise.lab.endpoint_check.rule_probes import (
     CALL_FORMS,
@@ -24,6 +23,7 @@ from turnwise.lab.endpoint_check.rule_probes import (
     RuleProbe,
     row_fields,
 )
+from turnwise.lab.endpoint_check.shapes import MEANINGS, ORDER, WEIGHTS
 from turnwise.relay.breaches import BREACHES, COMMON_SOURCES, Whose, breach_of
 from turnwise.rules.last_step import OUTCOMES
 from turnwise.settings.options import OptionRow, rows, rows_from

@@ -13,7 +13,7 @@ import pytest
 
 from recordings import EXCEPTIONS, FAMILIES, decode, differences, rows
 from stand_ins import are_stand_ins, make_stand_ins
-from turnwise.testing.splits import byte_by_byte, random_splits
+from turnwise.testing.frames import byte_by_byte, random_splits
 from turnwise.vocab import Response
 
 pytestmark = pytest.mark.wide

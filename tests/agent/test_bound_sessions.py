@@ -10,8 +10,8 @@ from agent.test_bound_thinking import agent_at, look, read, reread, settings, th
 from turnwise import Journal, ModelLimits, StepChanges
 from turnwise.base.clock import SystemClock
 from turnwise.lab import Lab
-from turnwise.lab.received_requests import Received
-from turnwise.lab.signatures import bound_in
+from turnwise.lab.provider import Received
+from turnwise.lab.thinking_binding import bound_in
 from turnwise.replay.session_fork import fork
 from turnwise.turn.commands import PrepareStep
 

@@ -18,7 +18,7 @@ from turnwise import Agent, Journal, MaxCost, MaxRequests, Prices, StepChanges, 
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.lab import Lab
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.lab.script import Binding, Script, ScriptedCall, ScriptedStep
 from turnwise.replay.session_fork import fork
 from turnwise.turn.commands import PrepareStep

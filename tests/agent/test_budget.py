@@ -9,7 +9,7 @@ from flat_agents import flat_agent
 from tables import each
 from turnwise import ModelLimits, Settings, tool
 from turnwise.lab import Lab
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.settings.settings import is_table
 
 each_way = each("stream", [True, False], ids=["streamed", "whole"])

@@ -22,7 +22,7 @@ from turnwise import (
 )
 from turnwise.journal.prices import Prices, read_prices
 from turnwise.lab import Lab
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.lab.script import Script, parse_script
 from turnwise.rules.pricing import ZERO
 from turnwise.running.watcher_events import ChildSeen, ToolStarted, WatcherEvent

@@ -14,7 +14,7 @@ from flat_agents import flat_agent
 from turnwise import RunResult
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.lab import Lab
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedStep
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.retries import RetryPolicy

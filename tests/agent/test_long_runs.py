@@ -12,7 +12,7 @@ from flat_agents import flat_agent
 from turnwise import Agent, Journal, ModelLimits, RunResult, tool
 from turnwise.base.clock import SystemClock
 from turnwise.lab import Lab
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.lab.script import load_scripts
 
 pytestmark = pytest.mark.wide

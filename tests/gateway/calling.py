@@ -15,7 +15,7 @@ from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
 from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.lab.script import Script
 from turnwise.testing import FakeClock
 from turnwise.vocab import Response

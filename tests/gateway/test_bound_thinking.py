@@ -21,7 +21,7 @@ from turnwise.lab import Lab
 from turnwise.lab.script import Binding, Script, ScriptedCall, ScriptedStep
 from turnwise.relay.bound_requests import BoundConversation, BoundThinking
 from turnwise.testing import FakeClock
-from turnwise.testing.scripted_transport import Reply, ScriptedTransport
+from turnwise.testing.scripted_model import Reply, ScriptedTransport
 from turnwise.vocab import Message, Request, Text
 from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import builtin_profiles

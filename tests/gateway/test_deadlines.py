@@ -14,7 +14,7 @@ from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock, ScriptedTransport
-from turnwise.testing.scripted_transport import Reply, Stall
+from turnwise.testing.scripted_model import Reply, Stall
 from turnwise.wire.profiles import FamilyName
 
 NONE = GatewayDeadlines()

@@ -12,7 +12,7 @@ from gateway.relayed import FAMILIES
 from tables import each
 from turnwise.gateway.config import GatewayRoute
 from turnwise.gateway.doors import ClientCall
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.lab.script import Script, Writer
 from turnwise.wire.json_fields import read_fields
 from turnwise.wire.profiles import FamilyName

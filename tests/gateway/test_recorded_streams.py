@@ -17,7 +17,7 @@ from gateway.official_clients import Heard, HeardCall, Place, ask, failed, given
 from recordings import FAMILIES, Row, differences, of_family, profile_of, rows
 from turnwise.relay.client_exchange import ClientSide, EventReader, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.rules.retries import NO_RETRY
-from turnwise.testing.splits import byte_by_byte, random_splits
+from turnwise.testing.frames import byte_by_byte, random_splits
 from turnwise.vocab import Fault, Message, Request, Text, ToolSpec
 from turnwise.wire.registry import family
 from whole_streams import read_stream

@@ -23,7 +23,7 @@ from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
 from turnwise.testing import FakeClock
 from turnwise.testing.frames import frames_of
-from turnwise.testing.scripted_transport import STREAM, Reply, ScriptedTransport, Stall
+from turnwise.testing.scripted_model import STREAM, Reply, ScriptedTransport, Stall
 from turnwise.testing.wire_conformance import encode_stream
 from turnwise.vocab import FinishReason, Message, Request, Response, Text, ToolCall, calls_of, text_of
 from turnwise.wire.family import HttpCall

@@ -31,7 +31,7 @@ from turnwise.gateway.doors import ClientCall, ClientGone
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock, ScriptedTransport
-from turnwise.testing.scripted_transport import Reply, Stall
+from turnwise.testing.scripted_model import Reply, Stall
 from waits import HANG_S
 
 UPSTREAM_KEY = "sk-upstream-0123456789"

@@ -14,7 +14,7 @@ from turnwise.gateway.delivery import without_address
 from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.testing import FakeClock
-from turnwise.testing.scripted_transport import Reply, ScriptedTransport
+from turnwise.testing.scripted_model import Reply, ScriptedTransport
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.profiles import FamilyName
 from waits import HANG_S

@@ -12,11 +12,10 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from turnwise.lab.faults import Outgoing
-from turnwise.lab.memory import MemoryTransport
-from turnwise.lab.provider import Provider
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Provider, Received
 from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
+from turnwise.lab.server import MemoryTransport
 
 Plan = Literal["tokens", "request", "step"]
 Shape = Literal["whole", "null", "empty", "nulls", "zeros", "no prompt", "no response", "a null", "a zero", "a misfit"]

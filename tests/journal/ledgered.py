@@ -9,7 +9,7 @@ from lab.failing import settled
 from turnwise import Agent, Journal, RunResult
 from turnwise.base.clock import Clock
 from turnwise.lab import Lab
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.running.tools import Arguments, Tool
 from turnwise.testing import FakeClock
 from turnwise.turn.config import Deadlines, ToolOffer

@@ -37,7 +37,7 @@ from turnwise.journal.ledger_queries import (
 from turnwise.journal.prices import Prices, read_prices
 from turnwise.journal.records import RequestSent
 from turnwise.lab import Lab, builtin_scripts
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.lab.script import Script, ScriptedStep, load_scripts, parse_script
 from turnwise.rules.limits import MaxRequests, MaxWallTime
 from turnwise.rules.pricing import Cost

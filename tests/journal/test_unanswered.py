@@ -14,7 +14,7 @@ from lab.failing import settled
 from tables import each
 from turnwise import MaxCost, Prices, RetryPolicy, RunResult, read_prices
 from turnwise.testing import FakeClock, Reply, ScriptedTransport
-from turnwise.testing.scripted_transport import STREAM, Piece
+from turnwise.testing.scripted_model import STREAM, Piece
 from turnwise.vocab import Fault, FaultKind
 
 JSON = {"content-type": "application/json"}

@@ -5,8 +5,7 @@ from typing import Any
 
 from turnwise.lab import Script, builtin_scripts
 from turnwise.lab.faults import Outgoing
-from turnwise.lab.provider import Provider
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Provider, Received
 from turnwise.lab.routes import route
 
 TOOLS = ("read", "edit", "write", "list", "search")

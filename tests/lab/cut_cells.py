@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from flat_agents import flat_agent
 from turnwise import RunResult, Settings
 from turnwise.agent.tools import ToolLike
-from turnwise.lab.memory import MemoryTransport
-from turnwise.lab.provider import Provider
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Provider, Received
 from turnwise.lab.script import Script, Writer
+from turnwise.lab.server import MemoryTransport
 from turnwise.lab.writer import file_text
 from turnwise.rules.recovery import Recover
 from turnwise.tools.workspace import workspace_tools

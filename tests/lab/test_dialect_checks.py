@@ -8,19 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.lab.raw import parse
-from turnwise.lab.strict.dialect_checks import (
+from turnwise.lab.strict.dialects import (
     ContentCheck,
     FieldsCheck,
     OrderCheck,
     PairingCheck,
     RolesCheck,
     RuleCheck,
+    SchemaFeature,
     SchemasCheck,
     SizeCheck,
     ValuesCheck,
     find_refused,
+    subschemas,
 )
-from turnwise.lab.strict.schema_features import SchemaFeature, subschemas
 
 ROLES = ("system", "user", "assistant", "tool")
 drawn = settings(max_examples=200, deadline=None, derandomize=True)

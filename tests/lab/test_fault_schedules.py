@@ -10,7 +10,7 @@ from lab.failing import FAMILIES, Ended, turn
 from tables import each
 from turnwise.journal.prices import read_prices
 from turnwise.lab import Lab
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.lab.script import FaultName, FaultPoint, Script, ScriptedCall, ScriptedFault, ScriptedStep
 from turnwise.rules.limits import Limit, MaxCost, MaxRequests, MaxWallTime
 from turnwise.rules.retries import RetryPolicy

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from turnwise.assembly.response_reading import ResponseReader
+from turnwise.lab.faults import stream_of
 from turnwise.lab.gemini_pieces import OpenString, stream_in_pieces, values_of
-from turnwise.lab.wire import stream_of
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Reasoning, Response, Text, ToolCall, Usage
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family

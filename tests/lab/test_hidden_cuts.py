@@ -12,7 +12,7 @@ from lab.raw_server import Body, serving
 from tables import each
 from turnwise import RunResult, Settings
 from turnwise.lab import Lab
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.lab.script import Script, Writer
 from turnwise.lab.writer import file_text
 from turnwise.vocab import StopReason, Text, ToolResult, calls_of

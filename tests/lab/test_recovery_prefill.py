@@ -9,8 +9,8 @@ from lab.cut_cells import LIMITS, MODELS, RAW, WAYS
 from turnwise.agent.tools import ToolLike, read_tools
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.lab import Lab
+from turnwise.lab.provider import Received
 from turnwise.lab.raw import parse
-from turnwise.lab.received_requests import Received
 from turnwise.lab.request_reading import read
 from turnwise.lab.script import Habit, Script, Writer
 from turnwise.lab.writer import file_text

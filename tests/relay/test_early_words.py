@@ -19,7 +19,7 @@ from turnwise.relay.client_exchange import (
 )
 from turnwise.relay.event_reader import FEWEST_EVENTS, MOST_EVENT_BYTES, MOST_EVENTS, SHARE
 from turnwise.rules.retries import NO_RETRY
-from turnwise.testing.splits import random_splits
+from turnwise.testing.frames import random_splits
 from turnwise.vocab import Message, Repair, Request, Text, ToolSpec, text_of
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.profiles import builtin_profiles

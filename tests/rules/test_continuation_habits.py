@@ -7,8 +7,8 @@ import pytest
 
 from rules.continued_contents import CONTENTS
 from tables import each
-from turnwise.lab.habits import misbehave
 from turnwise.lab.script import Habit
+from turnwise.lab.writer import misbehave
 from turnwise.rules.continuation import (
     Grown,
     NoGrowth,

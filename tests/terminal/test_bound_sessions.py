@@ -17,7 +17,7 @@ from terminal.running import at, begin, end, running_lab
 from terminal.test_chat import leave, prompt
 from terminal.test_processes import wait_until
 from turnwise.lab import Lab
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.lab.script import Binding, Script, ScriptedCall, ScriptedStep
 
 READS = 4  # of most turns; the parent has 39 steps, its sub-agent five

@@ -18,8 +18,8 @@ from terminal.person import CTRL_C, at_terminal
 from terminal.running import Cli, Ran, at, begin, end, running_lab, script
 from terminal.test_processes import wait_until
 from turnwise.lab import Lab
-from turnwise.lab.endpoint_check.meanings import MEANINGS, ORDER
 from turnwise.lab.endpoint_check.probes import NAMES, NO_KEY
+from turnwise.lab.endpoint_check.shapes import MEANINGS, ORDER
 from turnwise.settings.settings import Layer, check_layer
 from turnwise.terminal.exit_codes import CHECK_CODES
 from turnwise.wire.profiles import parse_profiles

@@ -13,12 +13,10 @@ from terminal.test_check_faults import answer
 from turnwise.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.lab import Lab
-from turnwise.lab.endpoint_check.estimating import OWN_CALL_BYTES, estimate
 from turnwise.lab.endpoint_check.judging import Judgement, judge
-from turnwise.lab.endpoint_check.meanings import meaning_of
-from turnwise.lab.endpoint_check.observed import Marks, Observed
-from turnwise.lab.endpoint_check.probes import INVENTED, PROBES, SoFar
+from turnwise.lab.endpoint_check.probes import INVENTED, OWN_CALL_BYTES, PROBES, SoFar, estimate
 from turnwise.lab.endpoint_check.running import Course
+from turnwise.lab.endpoint_check.shapes import Marks, Observed, meaning_of
 from turnwise.testing import FakeClock, Reply, ScriptedTransport
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Refusal, Request, Response, Settings, Text, Usage
 

@@ -14,8 +14,8 @@ from turnwise.assembly.heal import KINDS
 from turnwise.assembly.text_calls.syntaxes import BY_MARKER
 from turnwise.endpoints.transport import HttpRequest
 from turnwise.lab import builtin_scripts, parse_script
-from turnwise.lab.endpoint_check.meanings import MEANINGS, meaning_of
 from turnwise.lab.endpoint_check.probes import NAMES, OTHER_WAYS, PROBES
+from turnwise.lab.endpoint_check.shapes import MEANINGS, meaning_of
 from turnwise.testing import Reply, ScriptedTransport
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.profiles import Profile

@@ -9,11 +9,9 @@ from terminal.checked import check_server, profile_of
 from terminal.running import running_lab
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.lab import Lab
-from turnwise.lab.endpoint_check.estimating import MAX_WAITS, estimate
 from turnwise.lab.endpoint_check.judging import LACKS, judge
-from turnwise.lab.endpoint_check.meanings import MEANINGS, ORDER, WEIGHTS, meaning_of
-from turnwise.lab.endpoint_check.observed import Observed
-from turnwise.lab.endpoint_check.probes import NAMES, PROBES, SoFar
+from turnwise.lab.endpoint_check.probes import MAX_WAITS, NAMES, PROBES, SoFar, estimate
+from turnwise.lab.endpoint_check.shapes import MEANINGS, ORDER, WEIGHTS, Observed, meaning_of
 from turnwise.rules.pricing import PriceRow
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Text, Usage
 

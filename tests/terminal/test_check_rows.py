@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each
-from turnwise.lab.endpoint_check.judging import ProfileChange
-from turnwise.lab.endpoint_check.profile_rows import name_of, profile_with, write_row
+from turnwise.lab.endpoint_check.judging import ProfileChange, name_of, profile_with, write_row
 from turnwise.wire.profiles import Profile, builtin_profiles, parse_profiles
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)

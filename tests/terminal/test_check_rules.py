@@ -19,8 +19,7 @@ from turnwise.endpoints.transport import HttpRequest
 from turnwise.lab import Lab
 from turnwise.lab.endpoint_check.rule_asking import RuleCourse, ServerRulesCheck, estimate_rules
 from turnwise.lab.endpoint_check.rule_probes import RULE_NAMES, RULE_PROBES, row_fields
-from turnwise.lab.strict.dialect_checks import find_refused
-from turnwise.lab.strict.dialects import ServerDialect, builtin_dialects
+from turnwise.lab.strict.dialects import ServerDialect, builtin_dialects, find_refused
 from turnwise.settings.endpoint_rows import own_profiles
 from turnwise.terminal.endpoint_check import found_profile, outcome_of, row_of
 from turnwise.testing import FakeClock, Reply, ScriptedTransport

@@ -10,7 +10,7 @@ from terminal.running import Cli, at
 from turnwise.coding_agent.folder import settings_of_run
 from turnwise.coding_agent.spending_settings import limits_of, model_limits_of, settings_in
 from turnwise.lab import Lab
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Limit, MaxRequests, MaxTokens, MaxWallTime
 from turnwise.settings.catalogue import LimitRow

@@ -10,7 +10,7 @@ import pytest
 
 from flat_agents import flat_agent
 from turnwise import ModelLimits
-from turnwise.testing.scripted_transport import Reply, ScriptedTransport
+from turnwise.testing.scripted_model import Reply, ScriptedTransport
 
 JSON = {"content-type": "application/json"}
 BODY = {

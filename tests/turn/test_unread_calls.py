@@ -12,7 +12,7 @@ import pytest
 from flat_agents import flat_agent
 from turnwise import MaxSteps, RunResult, StopReason
 from turnwise.rules.last_step import CALL_NOT_READ_AGAIN
-from turnwise.testing.scripted_transport import Reply, ScriptedTransport
+from turnwise.testing.scripted_model import Reply, ScriptedTransport
 
 ERROR = {
     "message": "Failed to call a function. See 'failed_generation' for more details.",

@@ -20,7 +20,7 @@ from recordings import of_family, profile_of
 from turnwise.assembly.fast import FastRuns
 from turnwise.assembly.response import Assembler
 from turnwise.lab import builtin_scripts
-from turnwise.testing.splits import random_splits
+from turnwise.testing.frames import random_splits
 from turnwise.vocab import Frame, Response, text_of
 from turnwise.wire import anthropic_messages, gemini, openai_chat, openai_responses
 from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder

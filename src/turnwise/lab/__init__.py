@@ -1,6 +1,6 @@
 """A scripted provider on loopback that speaks every family and every fault."""
 
-from turnwise.lab.received_requests import Received
+from turnwise.lab.provider import Received
 from turnwise.lab.script import Script, ScriptError, builtin_scripts, load_scripts, numbered_lines, parse_script
 from turnwise.lab.server import Lab
 

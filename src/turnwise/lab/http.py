@@ -7,9 +7,8 @@ import hmac
 from aiohttp import web
 
 from turnwise.lab.faults import JSON, Outgoing, refusal
-from turnwise.lab.provider import Provider, model_list, script_list
+from turnwise.lab.provider import Provider, Received, listing, model_list, script_list
 from turnwise.lab.raw import dig, parse, text
-from turnwise.lab.received_requests import Received, listing
 from turnwise.lab.routes import Route, has_doubled_version, is_strict_path, route
 from turnwise.lab.strict import Rejected
 

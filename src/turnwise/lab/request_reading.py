@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.lab.raw import Raw, dig, dump, either, parse, rows, table, text
-from turnwise.lab.strict.told_behind import tools_defined
+from turnwise.lab.strict.anthropic_messages import tools_defined
 
 
 class CallSeen(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,14 +24,28 @@ from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.errors import CallerError
 from turnwise.journal.prices import prices_of_layers
-from turnwise.lab.endpoint_check.estimating import Estimate, estimate, estimate_said
-from turnwise.lab.endpoint_check.judging import CheckOutcome, Judgement, ProbeVerdict, ProfileChange, judge
-from turnwise.lab.endpoint_check.meanings import WEIGHTS, Weight, meaning_of
-from turnwise.lab.endpoint_check.probes import MAX_OUTPUT_TOKENS, PROBES, Probe, SoFar
-from turnwise.lab.endpoint_check.profile_rows import profile_with, write_row
+from turnwise.lab.endpoint_check.judging import (
+    CheckOutcome,
+    Judgement,
+    ProbeVerdict,
+    ProfileChange,
+    judge,
+    profile_with,
+    write_row,
+)
+from turnwise.lab.endpoint_check.probes import (
+    MAX_OUTPUT_TOKENS,
+    PROBES,
+    Estimate,
+    Probe,
+    SoFar,
+    estimate,
+    estimate_said,
+)
 from turnwise.lab.endpoint_check.rule_asking import AskedRule, RuleCourse, ServerRulesCheck, estimate_rules
 from turnwise.lab.endpoint_check.rule_probes import RULE_PROBES, UNASKED, RuleAnswer, row_fields
 from turnwise.lab.endpoint_check.running import Course, EndpointCheck
+from turnwise.lab.endpoint_check.shapes import WEIGHTS, Weight, meaning_of
 from turnwise.rules.pricing import Cost, PriceRow, cost_of_prices, price_of
 from turnwise.settings.endpoint_rows import ENDPOINTS
 from turnwise.settings.settings import RunSettings, read_layers

@@ -5,28 +5,28 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from turnwise.testing.fake_clock import FakeClock as FakeClock
+    from turnwise.testing.frames import byte_by_byte as byte_by_byte
+    from turnwise.testing.frames import every_split as every_split
+    from turnwise.testing.frames import random_splits as random_splits
     from turnwise.testing.recording import Recording as Recording
+    from turnwise.testing.scripted_model import Reply as Reply
     from turnwise.testing.scripted_model import ScriptedModel as ScriptedModel
+    from turnwise.testing.scripted_model import ScriptedTransport as ScriptedTransport
+    from turnwise.testing.scripted_model import Stall as Stall
     from turnwise.testing.scripted_model import call as call
-    from turnwise.testing.scripted_transport import Reply as Reply
-    from turnwise.testing.scripted_transport import ScriptedTransport as ScriptedTransport
-    from turnwise.testing.scripted_transport import Stall as Stall
-    from turnwise.testing.splits import byte_by_byte as byte_by_byte
-    from turnwise.testing.splits import every_split as every_split
-    from turnwise.testing.splits import random_splits as random_splits
 
 # Imported with their first use: the lab takes a part of this room and must not pay for all of it.
 _PLACES = {
     "FakeClock": "fake_clock",
     "Recording": "recording",
-    "Reply": "scripted_transport",
+    "Reply": "scripted_model",
     "ScriptedModel": "scripted_model",
-    "ScriptedTransport": "scripted_transport",
-    "Stall": "scripted_transport",
-    "byte_by_byte": "splits",
+    "ScriptedTransport": "scripted_model",
+    "Stall": "scripted_model",
+    "byte_by_byte": "frames",
     "call": "scripted_model",
-    "every_split": "splits",
-    "random_splits": "splits",
+    "every_split": "frames",
+    "random_splits": "frames",
 }
 
 __all__ = [

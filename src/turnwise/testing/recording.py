@@ -5,17 +5,23 @@ import base64
 import difflib
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Literal, Self, get_args
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
 
+from turnwise.endpoints.key_forms import HIDDEN, SHORTEST_KEY
 from turnwise.endpoints.transport import HttpReply, HttpRequest, Transport
+from turnwise.endpoints.visible_fields import KEYLESS_HEADERS, QUERY_UP
 from turnwise.errors import CallerError, NotRecorded, ProviderFault
 from turnwise.relay.client_request import asked_path
+from turnwise.replay.secret_finder import NewCharacters, SecretFinder
+from turnwise.replay.stand_ins import StandIns
 from turnwise.testing.recording_file import (
     FORMAT,
     MOST_BYTES,
@@ -28,8 +34,201 @@ from turnwise.testing.recording_file import (
     read_recording,
     write_recording,
 )
-from turnwise.testing.recording_secrets import RecordingSecrets, kept_headers, keys_of, shown_path
 from turnwise.vocab import Fault
+
+# The texts that a body brings in pieces, as the deltas of a stream do: where each piece stands in the body.
+#
+# Nothing is known of the API family: a text is what fields of one name hold, one behind the other. The places stay those of the
+# body as it is written, with its escapes, so a text can be changed where it stands.
+
+
+Span = tuple[int, int]
+"""Where a piece begins and ends in the body, without its quotes."""
+
+# A string ends with its line at the latest, so a stray quote hides no more than that; the last one may be cut off.
+_TOKEN = re.compile(
+    r'"(?P<text>[^"\\\r\n]*(?:\\.[^"\\\r\n]*)*)(?:"(?P<is_name>\s*:)?|\\?\Z)'
+    r"|(?P<opens>[{\[])|(?P<closes>[}\]])|(?P<number>-?\d+)|(?P<truth>true|false)|(?P<event>(?:\r?\n|\r){2})"
+)
+# Names, not texts: of one behind the other nobody makes a text, and the same ones come back in later requests.
+_NO_TEXTS = re.compile(r"id|\w+_id|\w+Id|type|object|role|model|name|status")
+# What tells two texts of one stream apart: numbers as `index` and `output_index`, Gemini's `thought`, and its path in arguments.
+_MARKS = re.compile(r"(?:\w+_)?index|thought|jsonPath")
+_ITEMS = "output"
+_EVENTS = "response."  # of a Responses stream: its last events say whole what the deltas said
+_UNSAID = ("0", "false")  # where a mark is left out, it means this
+
+TextMark = tuple[str, str, str]
+"""The field that a marked object stands in, the mark's name, and its value."""
+
+
+class _Level(msgspec.Struct):
+    """An object or a list that is open: the name of the field that it is in, and what marks its texts."""
+
+    name: str = ""
+    around: "_Level | None" = None
+    marks: list[TextMark] = []
+    inside: int = 0
+
+    def opened(self, name: str) -> "_Level":
+        """A new level in this one. The items of a Responses answer are told apart by their places: they have no `index`."""
+        level = _Level(name, self)
+        if self.name == _ITEMS:
+            level.mark(_ITEMS, str(self.inside))
+        self.inside += 1
+        return level
+
+    def mark(self, name: str, value: str) -> None:
+        if value not in _UNSAID:
+            self.marks.append((self.name, name, value))
+
+    def all_marks(self) -> tuple[TextMark, ...]:
+        marks = list[TextMark]()
+        level: _Level | None = self
+        while level is not None:
+            marks += level.marks
+            level = level.around
+        return tuple(marks)
+
+
+class SplitTexts(msgspec.Struct, frozen=True):
+    """The texts of a body that have more than one piece: `streams` are pieces with the same marks, as one block has them, and
+    `all_of_name` whatever stands in fields of one name, as a text in several blocks or messages needs it."""
+
+    streams: list[list[Span]]
+    all_of_name: list[list[Span]]
+
+
+def split_texts(body: str) -> SplitTexts:
+    """The places of the texts that this body brings in pieces."""
+    streams: dict[tuple[str, tuple[TextMark, ...]], list[Span]] = {}
+    names: dict[str, list[Span]] = {}
+    for name, level, span in _strings(body):
+        names.setdefault(name, []).append(span)
+        streams.setdefault((name, level.all_marks()), []).append(span)
+    return SplitTexts(
+        [one for one in streams.values() if len(one) > 1], [one for one in names.values() if len(one) > 1]
+    )
+
+
+def _strings(body: str) -> list[tuple[str, _Level, Span]]:
+    """Each string that may be a piece of a text, with the name of its field. Its level is complete at the end only: a mark
+    may stand behind the text."""
+    found: list[tuple[str, _Level, Span]] = []
+    level, name = _Level(), ""
+    for token in _TOKEN.finditer(body):
+        match token.lastgroup:
+            case "is_name":
+                name = token["text"]
+            case "text":
+                if _MARKS.fullmatch(name) or (name == "type" and token["text"].startswith(_EVENTS)):
+                    level.mark(name, token["text"])
+                elif token["text"] and not _NO_TEXTS.fullmatch(name):
+                    found.append((name, level, token.span("text")))
+            case "number" | "truth":
+                if _MARKS.fullmatch(name):
+                    level.mark(name, token[0])
+            case "opens":
+                level = level.opened(name)
+            case "closes":
+                level = level.around or _Level()
+                name = level.name
+            case _:
+                level, name = _Level(), ""
+    return found
+
+
+# A recording without keys: what stands for a key is as long, so a body keeps its pieces, and says nothing of it.
+#
+# One key has the same stand-in in every process: what a test asks later is compared with what was recorded.
+
+
+# What a turn reads of an answer's head: what came, and when to ask again (wire/faults.py). Cookies and the names of accounts stay
+# outside.
+KEPT_HEADERS = frozenset({"content-type", "date", "location", "retry-after", "retry-after-ms", "x-should-retry"})
+_KEPT_WORDS = ("ratelimit", "request-id")
+_STAND_INS = StandIns(None)
+
+
+class RecordingSecrets:
+    """Replaces the keys of one request: those in its own headers and address, `texts` that somebody wants hidden, and whatever
+    has the shape of a key."""
+
+    def __init__(self, request: HttpRequest, *, keys: Iterable[str], texts: Iterable[str]) -> None:
+        self._keys = tuple(dict.fromkeys([*keys_of(request), *keys]))
+        self._texts = tuple(texts)
+
+    def hidden(self, content: bytes, *, is_stream: bool = False) -> bytes:
+        """The content with stand-ins, as many bytes long. What it holds of one key is found whole, in pieces, encoded, and
+        where a stream brings it word by word. What only has a key's shape is joined in a stream alone: elsewhere a key
+        at the end of one text would take in the first word of the next."""
+        try:
+            return self._hidden(content.decode(), is_stream=is_stream).encode()
+        except UnicodeDecodeError:  # each byte counts as a character
+            return self._hidden(content.decode("latin-1"), is_stream=is_stream).encode("latin-1")
+
+    def _hidden(self, body: str, *, is_stream: bool) -> str:
+        """All is looked for in the body as it came. A stand-in for the piece in one delta would make the rest of the key, in
+        the next one, unknown."""
+        any_key = SecretFinder(_STAND_INS, keys=self._keys, texts=self._texts)
+        known = SecretFinder(_STAND_INS, keys=self._keys, texts=self._texts, shapes=False)
+        split = split_texts(body)
+        streams = [_Joined(body, spans) for spans in split.streams] if is_stream else []
+        for text in streams:
+            any_key.learn(text.said)
+        hidden = any_key.hidden(body)
+        changed: NewCharacters = {}
+        for text in streams:
+            changed |= text.changed(any_key.hidden(text.said))
+        for text in [_Joined(body, spans) for spans in split.all_of_name]:
+            changed |= text.changed(known.hidden(text.said))
+        if not changed:
+            return hidden
+        return "".join([changed.get(place, character) for place, character in enumerate(hidden)])
+
+
+class _Joined:
+    """A text whose pieces stand in several fields of a body."""
+
+    def __init__(self, body: str, spans: Sequence[Span]) -> None:
+        self._spans = spans
+        self.said = "".join([body[start:end] for start, end in spans])
+
+    def changed(self, new: str) -> NewCharacters:
+        """The characters in which the text differs from `new`, by their places in the body."""
+        if new == self.said:
+            return {}
+        places = chain.from_iterable([range(*span) for span in self._spans])
+        return {place: one for place, one, before in zip(places, new, self.said, strict=True) if one != before}
+
+
+def keys_of(request: HttpRequest) -> list[str]:
+    """The values of all fields of head and address that are not known to carry no key; of `Bearer KEY` the key."""
+    values = [
+        value.split()[-1] for name, value in request.headers if name.lower() not in KEYLESS_HEADERS and value.strip()
+    ]
+    values += [value for name, value in parse_qsl(urlsplit(request.url).query) if name not in QUERY_UP]
+    return [value for value in values if len(value) >= SHORTEST_KEY]
+
+
+def shown_path(url: str) -> str:
+    """Path and query of an address. Values of fields that may carry a key are left out."""
+    parts = urlsplit(url)
+    fields = [
+        f"{quote(name)}={quote(value) if name in QUERY_UP else HIDDEN}"
+        for name, value in parse_qsl(parts.query, keep_blank_values=True)
+    ]
+    return f"{parts.path}?{'&'.join(fields)}" if fields else parts.path
+
+
+def kept_headers(headers: Mapping[str, str], *, secrets: RecordingSecrets) -> dict[str, str]:
+    """What a recording has of an answer's head."""
+    return {
+        name: secrets.hidden(value.partition("?")[0].encode()).decode()
+        for name, value in headers.items()
+        if name in KEPT_HEADERS or any(word in name for word in _KEPT_WORDS)
+    }
+
 
 RecordingMode = Literal["replay", "record", "once"]
 MOST_LINES = 60  # of a difference that is shown ...

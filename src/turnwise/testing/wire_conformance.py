@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from turnwise.assembly.response import Assembler
-from turnwise.testing.frames import frames_of
-from turnwise.testing.splits import byte_by_byte, every_split
+from turnwise.testing.frames import byte_by_byte, every_split, frames_of
 from turnwise.vocab import Fault, Faulted, FaultKind, Finished, Frame, Message, Request, Response
 from turnwise.wire.family import BadRequest, Family
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits

@@ -9,8 +9,7 @@ from turnwise.base.clock import Clock
 from turnwise.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.endpoints.exchange import Exchange
 from turnwise.endpoints.transport import Transport
-from turnwise.lab.endpoint_check.estimating import BYTES_A_TOKEN, MAX_WAITS, Estimate, usd_of
-from turnwise.lab.endpoint_check.observing import CONNECT_S, IDLE_S, LIMITS
+from turnwise.lab.endpoint_check.probes import BYTES_A_TOKEN, MAX_WAITS, Estimate, usd_of
 from turnwise.lab.endpoint_check.rule_probes import (
     RULE_TOKENS,
     AskedSoFar,
@@ -22,7 +21,7 @@ from turnwise.lab.endpoint_check.rule_probes import (
     row_fields,
     tells_anything,
 )
-from turnwise.lab.endpoint_check.running import HOPELESS, pause, wait_s_of
+from turnwise.lab.endpoint_check.running import CONNECT_S, HOPELESS, IDLE_S, LIMITS, pause, wait_s_of
 from turnwise.rules.pricing import PriceRow
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines

@@ -1,12 +1,188 @@
 """What api.openai.com checks in a Chat Completions request. `messages[i]` and `messages.[i]` are both its own spelling."""
 
+import re
+from collections.abc import Collection, Iterator
+from typing import Literal
+
 import msgspec
 
 from turnwise.lab.raw import Raw, dump, kind, parse, rows, table, text
 from turnwise.lab.strict.cache_marks import check_marks, marks_of_chat
-from turnwise.lab.strict.openai_choices import check_choice
-from turnwise.lab.strict.openai_schemas import check_length, check_name, check_output, check_parameters
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
+
+# Which tool choices OpenAI's two APIs take: a word, a tool that is on offer, or a set of such tools.
+#
+# Chat Completions names a tool inside of an object of its type (`{"type": "function", "function": {"name": ...}}`), Responses
+# beside it. Shapes: `ChatCompletionToolChoiceOptionParam` and `ToolChoice...Param` of the SDK; words for a missing `function`
+# and for an unknown type as those of the tools themselves.
+
+
+Api = Literal["chat", "responses"]
+NAMED = ("function", "custom")
+MODES = ("auto", "required")
+
+
+def check_choice(choice: Raw, *, tools: Raw, api: Api, words: Collection[str]) -> None:
+    """Raises Rejected for a choice that no response could obey; `words` are those that stand for themselves."""
+    if isinstance(choice, str):
+        if choice not in words:
+            raise Rejected(
+                f"Invalid value: '{choice}'. Supported values are: 'none', 'auto', and 'required'.",
+                param="tool_choice",
+                code="invalid_value",
+            )
+        return
+    if not isinstance(choice, dict):
+        raise Rejected(
+            f"Invalid type for 'tool_choice': expected one of a string or object, but got {_article(choice)} instead.",
+            param="tool_choice",
+            code="invalid_type",
+        )
+    if choice.get("type") == "allowed_tools":
+        _check_allowed(choice, tools=tools, api=api)
+    else:
+        _check_tool(choice, tools=tools, api=api, where="tool_choice")
+
+
+def _check_allowed(choice: dict[str, Raw], *, tools: Raw, api: Api) -> None:
+    where = "tool_choice.allowed_tools" if api == "chat" else "tool_choice"
+    allowed = table(choice.get("allowed_tools")) if api == "chat" else choice
+    mode = allowed.get("mode")
+    if mode not in MODES:
+        raise Rejected(
+            f"Invalid value: '{text(mode)}'. Supported values are: 'auto' and 'required'.",
+            param=f"{where}.mode",
+            code="invalid_value",
+        )
+    named = rows(allowed.get("tools"))
+    if not named:
+        raise _missing(f"{where}.tools")
+    for position, one in enumerate(named):
+        _check_tool(table(one), tools=tools, api=api, where=f"{where}.tools[{position}]")
+
+
+def _check_tool(choice: dict[str, Raw], *, tools: Raw, api: Api, where: str) -> None:
+    type = text(choice.get("type"))
+    if not type:
+        raise _missing(f"{where}.type")
+    offered = [table(tool) for tool in rows(tools)]
+    if type not in NAMED:
+        _check_type(type, offered=offered, api=api, where=where)
+        return
+    if api == "chat":
+        if not isinstance(choice.get(type), dict):
+            raise _missing(f"{where}.{type}")
+        offered = [table(tool.get(type)) for tool in offered if tool.get("type") == type]
+        name = text(table(choice[type]).get("name"))
+    else:
+        offered = [tool for tool in offered if tool.get("type") == type]
+        name = text(choice.get("name"))
+    if name not in [tool.get("name") for tool in offered]:
+        raise Rejected(f"Tool choice '{name}' not found in 'tools' parameter.", param="tool_choice")
+
+
+def _check_type(type: str, *, offered: list[dict[str, Raw]], api: Api, where: str) -> None:
+    """A tool of the provider, by its type alone. Chat Completions has none."""
+    if api == "chat":
+        raise Rejected(
+            f"Invalid value: '{type}'. Supported values are: 'function', 'allowed_tools', and 'custom'.",
+            param=f"{where}.type",
+            code="invalid_value",
+        )
+    if type not in [tool.get("type") for tool in offered]:
+        raise Rejected(f"Tool choice '{type}' not found in 'tools' parameter.", param="tool_choice")
+
+
+def _missing(where: str) -> Rejected:
+    return Rejected(f"Missing required parameter: '{where}'.", param=where, code="missing_required_parameter")
+
+
+def _article(value: Raw) -> str:
+    return f"{'an' if kind(value)[0] in 'aio' else 'a'} {kind(value)}"
+
+
+# What api.openai.com checks in the names and schemas of tools and of structured output, in Chat Completions and Responses.
+
+
+NAME = re.compile(r"[a-zA-Z0-9_-]+")
+NAME_CHARACTERS = 64
+
+
+def check_name(name: Raw, *, where: str) -> None:
+    """A tool's or an output's name. Reported: swagger-mcp#13, llama_index#16093, mcp-use#90."""
+    if not isinstance(name, str):
+        raise Rejected(f"Missing required parameter: '{where}'.", param=where, code="missing_required_parameter")
+    check_length(name, where=where, limit=NAME_CHARACTERS)
+    if not NAME.fullmatch(name):
+        raise Rejected(
+            f"Invalid '{where}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
+            param=where,
+            code="invalid_value",
+        )
+
+
+def check_length(value: str, *, where: str, limit: int) -> None:
+    """Reported: opencode#12653 (40 in Chat), fastllm#45 (64 in Responses, with the code)."""
+    if len(value) > limit:
+        raise Rejected(
+            f"Invalid '{where}': string too long. Expected a string with maximum length {limit}, "
+            f"but got a string with length {len(value)} instead.",
+            param=where,
+            code="string_above_max_length",
+        )
+
+
+def check_parameters(parameters: Raw, *, name: str, strict: bool, where: str) -> None:
+    """A function's parameters. Reported: composio#1829, trae-agent#173."""
+    problem = ""
+    if parameters is not None:
+        if not isinstance(parameters, dict):
+            problem = f"{dump(parameters).decode()} is not of type 'object'."
+        elif parameters.get("type") != "object":
+            found = text(parameters.get("type")) or "None"
+            problem = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{found}\"'."
+    if strict and not problem:
+        problem = next(not_strict(parameters), "")
+    if problem:
+        raise Rejected(
+            f"Invalid schema for function '{name}': {problem}", param=where, code="invalid_function_parameters"
+        )
+
+
+def check_output(described: dict[str, Raw], *, where: str, param: str) -> None:
+    """`json_schema` of a Chat request's `response_format`, or a Responses request's `text.format`."""
+    check_name(described.get("name"), where=f"{where}.name")
+    schema = described.get("schema")
+    if not isinstance(schema, dict):
+        raise Rejected(
+            f"Missing required parameter: '{where}.schema'.", param=f"{where}.schema", code="missing_required_parameter"
+        )
+    problem = next(not_strict(schema), "") if described.get("strict") is True else ""
+    if problem:
+        raise Rejected(f"Invalid schema for response_format '{text(described.get('name'))}': {problem}", param=param)
+
+
+def not_strict(schema: Raw, *, context: tuple[str, ...] = ()) -> Iterator[str]:
+    """What strict mode refuses, each as the API words it. Source: OpenAI docs, "Structured outputs", supported schemas."""
+    fields = table(schema)
+    shown = f"In context={context!r}, "
+    if fields.get("type") == "object":
+        if fields.get("additionalProperties") is not False:
+            yield f"{shown}'additionalProperties' is required to be supplied and to be false."
+        required = [name for name in rows(fields.get("required")) if isinstance(name, str)]
+        missing = [name for name in table(fields.get("properties")) if name not in required]
+        if missing:
+            yield (
+                f"{shown}'required' is required to be supplied and to be an array including every key in properties. "
+                f"Missing '{missing[0]}'."
+            )
+    for key in ("properties", "$defs"):
+        for name, inner in table(fields.get(key)).items():
+            yield from not_strict(inner, context=(*context, key, name))
+    yield from not_strict(fields["items"], context=(*context, "items")) if "items" in fields else ()
+    for place, inner in enumerate(rows(fields.get("anyOf"))):
+        yield from not_strict(inner, context=(*context, "anyOf", str(place)))
+
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 CHOICES = ("none", "auto", "required", "any")  # `any` is Mistral's word for required

@@ -1,11 +1,18 @@
 """What api.openai.com checks in a Responses request. The lab keeps nothing, so no earlier response can be named."""
 
 from turnwise.lab.raw import Raw, kind, rows, table, text
-from turnwise.lab.signatures import is_signature
-from turnwise.lab.strict.openai_chat import article, check_numbers, check_whole_number
-from turnwise.lab.strict.openai_choices import check_choice
-from turnwise.lab.strict.openai_schemas import check_length, check_name, check_output, check_parameters
+from turnwise.lab.strict.openai_chat import (
+    article,
+    check_choice,
+    check_length,
+    check_name,
+    check_numbers,
+    check_output,
+    check_parameters,
+    check_whole_number,
+)
 from turnwise.lab.strict.verdicts import ModelRules, Rejected
+from turnwise.lab.thinking_binding import is_signature
 
 ROLES = ("assistant", "system", "developer", "user")
 CHOICES = ("none", "auto", "required")
