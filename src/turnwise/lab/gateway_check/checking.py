@@ -9,10 +9,10 @@ import msgspec
 from turnwise.base.clock import Clock
 from turnwise.endpoints.transport import Transport
 from turnwise.errors import TurnwiseError
-from turnwise.lab import builtin_scripts
 from turnwise.lab.cases import MeantAnswer, meaning_of
 from turnwise.lab.gateway_check.asking import CASE, GatewayAsked, LabAsked
 from turnwise.lab.gateway_check.judging import CaseFound, judge_case
+from turnwise.lab.script import builtin_scripts
 from turnwise.wire.profiles import FamilyName
 
 PROBE = "plain-answer"
