@@ -7,16 +7,18 @@ import pytest
 
 from tables import each
 from turnwise.lab import Script, builtin_scripts
-from turnwise.lab.cases import (
+from turnwise.lab.gateway_check.checking import (
     HEALTHY_CASES,
     HOPELESS_CASES,
     SILENT_CASES,
     all_cases,
     checked_cases,
+    difference,
     malformed_cases,
     meaning_of,
+    read_strictly,
+    told_error,
 )
-from turnwise.lab.gateway_check.judging import difference, read_strictly, told_error
 from turnwise.lab.provider import Provider
 from turnwise.lab.readers.naive import read_naively
 from turnwise.lab.readers.reader_result import BrokenRule

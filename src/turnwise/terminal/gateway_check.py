@@ -21,10 +21,18 @@ from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import find_key
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
-from turnwise.lab.cases import HEALTHY_CASES, SILENT_CASES, checked_cases
-from turnwise.lab.gateway_check.asking import CASE, GatewayAsked, LabAsked
-from turnwise.lab.gateway_check.checking import GatewayChecking, GatewayCourse, NoGateway
-from turnwise.lab.gateway_check.judging import CaseFound
+from turnwise.lab.gateway_check.checking import (
+    CASE,
+    HEALTHY_CASES,
+    SILENT_CASES,
+    CaseFound,
+    GatewayAsked,
+    GatewayChecking,
+    GatewayCourse,
+    LabAsked,
+    NoGateway,
+    checked_cases,
+)
 from turnwise.terminal.exit_codes import CANCELLED, NOT_THERE
 from turnwise.terminal.failures import Failure
 from turnwise.terminal.prompt_ends import cancelling
