@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway.judged import Cell, Judged, ToldByServer
 from gateway.official_clients import LIMIT_TOKENS, UNREADABLE_ARGUMENTS, Heard, HeardCall
-from turnwise.lab.gateway_check.checking import QUESTION, TOOL_NAMES
+from turnwise.lab.gateway_check import QUESTION, TOOL_NAMES
 from waits import HANG_S
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "node"

@@ -16,7 +16,7 @@ from google.genai import errors as genai_errors
 
 from gateway.official_clients import Heard, HeardCall, Place, ask
 from turnwise.lab import builtin_scripts
-from turnwise.lab.gateway_check.checking import FAILING_CASES, HEALTHY_CASES, HOPELESS_CASES, all_cases, malformed_cases
+from turnwise.lab.gateway_check import FAILING_CASES, HEALTHY_CASES, HOPELESS_CASES, all_cases, malformed_cases
 from waits import HANG_S
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")

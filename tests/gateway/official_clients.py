@@ -11,7 +11,7 @@ from google import genai
 from google.genai import types
 from openai.lib.streaming.chat import ChatCompletionStreamState
 
-from turnwise.lab.gateway_check.checking import QUESTION, TOOL_NAMES
+from turnwise.lab.gateway_check import QUESTION, TOOL_NAMES
 from waits import HANG_S
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}

@@ -14,7 +14,7 @@ from turnwise.endpoints.transport import Transport
 from turnwise.gateway.delivery import Delivery, DeliveryMeans, write_found
 from turnwise.gateway.doors import PieceWriter
 from turnwise.lab import Lab
-from turnwise.lab.gateway_check.checking import QUESTION, TOOL_NAMES
+from turnwise.lab.gateway_check import QUESTION, TOOL_NAMES
 from turnwise.lab.readers.naive import read_naively
 from turnwise.lab.readers.reader_result import StreamReading
 from turnwise.lab.script import Script

@@ -15,7 +15,7 @@ from gateway.relayed import FAMILIES, TOOLS, ask, naively, profile_of, relayed, 
 from tables import each
 from turnwise.endpoints.transport import HttpRequest
 from turnwise.lab import Lab, builtin_scripts
-from turnwise.lab.gateway_check.checking import HEALTHY_CASES, malformed_cases, read_strictly
+from turnwise.lab.gateway_check import HEALTHY_CASES, malformed_cases, read_strictly
 from turnwise.vocab import FinishReason, Response, ToolCall, refusal_of, text_of
 from turnwise.wire.registry import family
 from whole_streams import read_stream

@@ -7,7 +7,7 @@ import pytest
 from gateway.relayed import FAMILIES, Answer, ask, naively, relayed, relayed_over, said, strictly
 from tables import each
 from turnwise.lab import builtin_scripts
-from turnwise.lab.gateway_check.checking import read_strictly, told_error
+from turnwise.lab.gateway_check import read_strictly, told_error
 from turnwise.lab.script import Script, ScriptedFault, ScriptedStep
 from turnwise.relay.client_exchange import RelayRules
 from turnwise.rules.retries import NO_RETRY

@@ -7,7 +7,7 @@ import pytest
 
 from tables import each
 from turnwise.lab import Script, builtin_scripts
-from turnwise.lab.gateway_check.checking import (
+from turnwise.lab.gateway_check import (
     HEALTHY_CASES,
     HOPELESS_CASES,
     SILENT_CASES,

@@ -21,7 +21,7 @@ from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import find_key
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
-from turnwise.lab.gateway_check.checking import (
+from turnwise.lab.gateway_check import (
     CASE,
     HEALTHY_CASES,
     SILENT_CASES,

@@ -15,7 +15,7 @@ from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.screen import Screen
 
 if TYPE_CHECKING:
-    from turnwise.lab.demo.incidents import IncidentRow
+    from turnwise.lab.demo import IncidentRow
 
 EPILOG = """\b
 Everything runs on this machine: a scripted provider on 127.0.0.1, real HTTP, real files in a temporary folder.
@@ -31,7 +31,7 @@ def command(as_json: bool) -> None:
 
 
 async def play_all(*, as_json: bool) -> int:
-    from turnwise.lab.demo.incidents import INCIDENTS, play
+    from turnwise.lab.demo import INCIDENTS, play
 
     rows: list[IncidentRow] = []
     for incident in INCIDENTS:
@@ -88,7 +88,7 @@ def show_rows(rows: "Sequence[IncidentRow]") -> None:
 async def play_live() -> str | None:
     """One turn on a real file, shown as it happens. What was not as promised, or None."""
     from turnwise.lab import Lab
-    from turnwise.lab.demo.incidents import agent_for, new_folder
+    from turnwise.lab.demo import agent_for, new_folder
 
     click.echo(style("\nOne turn, live: 'Set the status in notes.txt to done.'", "bold"))
     async with Lab(chunk_delay_s=0.02) as lab:

@@ -197,7 +197,7 @@ async def hide_a_request(client: Client, folder: Path, prompt: str) -> str:
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": output})
 
 
-SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPTS = Path(__file__).parent / "demo_scripts"
 FILES = {"notes.txt": "status: draft\n", "apples.txt": "apples: 12\n", "pears.txt": "pears: 30\n"}
 
 NaiveLoop = Callable[[Client, Path, str], Awaitable[str]]

@@ -1,1 +1,0 @@
-"""What the demo plays: the incidents, and a naive reader of each."""

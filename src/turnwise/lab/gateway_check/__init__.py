@@ -1,1 +1,0 @@
-"""`turnwise gateway check`: what a gateway makes of the lab's broken streams."""
