@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from turnwise.lab.families import route
 from turnwise.lab.provider import Provider
-from turnwise.lab.routes import route
 from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
 from turnwise.lab.writer import PHRASES
 from turnwise.vocab import FinishReason, Usage

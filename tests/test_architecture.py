@@ -145,6 +145,21 @@ def test_rooms_import_in_one_direction() -> None:
         left = {room: targets for room, targets in left.items() if room not in free}
 
 
+def test_the_lab_knows_its_families_by_itself() -> None:
+    """What judges a request, what reads it and what reads a stream share no mistake with what is judged: neither `strict` nor
+    `families` imports the room `wire`, nor does anything that they import."""
+    by_name = {
+        f"turnwise.{place_of(path).removesuffix('.py').removesuffix('/__init__').replace('/', '.')}": path
+        for path in FILES
+    }
+    waiting = [path for path in FILES if place_of(path).startswith(("lab/strict/", "lab/families/"))]
+    assert len(waiting) > 10
+    for path in waiting:
+        assert "wire" not in rooms_imported(path), place_of(path)
+        reached = [by_name.get(name) or by_name.get(name.rpartition(".")[0]) for name, _ in imports_of(path)]
+        waiting += [one for one in reached if one is not None and room_of(one) == "lab" and one not in waiting]
+
+
 def test_pure_rooms_take_values_and_parsing_alone_from_outside() -> None:
     found: list[str] = []
     for path in FILES:

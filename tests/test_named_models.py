@@ -38,8 +38,9 @@ ELSEWHERE = {
     "src/turnwise/settings/catalogue.py": ("*", "forms of names that rows are found by"),
     "src/turnwise/agent/models.py": ("o3", "a form of names"),
     "src/turnwise/lab/script.py": ("*", "the models whose refusals the lab plays"),
-    "src/turnwise/lab/strict/generations.py": ("*", "the same"),
-    "src/turnwise/lab/gemini_pieces.py": ("*", "which models were recorded"),
+    "src/turnwise/lab/strict/anthropic_messages.py": ("*", "the same"),
+    "src/turnwise/lab/strict/openai_chat.py": ("*", "the same"),
+    "src/turnwise/lab/families/gemini.py": ("*", "which models were recorded"),
 }
 
 

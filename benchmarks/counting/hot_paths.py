@@ -92,7 +92,7 @@ def streamed(family: str, *, deltas: int, arguments: bool) -> list[bytes]:
 
 
 def encoded(family: str, *, deltas: int, arguments: bool) -> bytes:
-    from turnwise.lab.gemini_pieces import stream_in_pieces
+    from turnwise.lab.families.gemini import stream_in_pieces
     from turnwise.testing.frames import frames_of
     from turnwise.testing.scripted_model import call, response_of
     from turnwise.vocab import Message, Request, Text
@@ -101,7 +101,7 @@ def encoded(family: str, *, deltas: int, arguments: bool) -> bytes:
     text = (WORDS * (deltas * TOKEN // len(WORDS) + 1))[: deltas * TOKEN]
     response = response_of([call("write", text=text)] if arguments else text, model="counted")
     if family == "gemini" and arguments:
-        lines = stream_in_pieces(response, piece=TOKEN).splitlines()
+        lines = stream_in_pieces(response, TOKEN).splitlines()
         return b"".join([b"data: " + line.encode() + b"\r\n\r\n" for line in lines])
     request = Request(model="counted", messages=(Message("user", (Text("Go on."),)),), stream=True)
     encoder = find_family(family).stream_encoder(request)

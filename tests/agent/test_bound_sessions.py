@@ -11,7 +11,7 @@ from turnwise import Journal, ModelLimits, StepChanges
 from turnwise.base.clock import SystemClock
 from turnwise.lab import Lab
 from turnwise.lab.provider import Received
-from turnwise.lab.thinking_binding import bound_in
+from turnwise.lab.strict.thinking import bound_in
 from turnwise.replay.session_fork import fork
 from turnwise.turn.commands import PrepareStep
 

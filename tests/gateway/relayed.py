@@ -13,10 +13,9 @@ from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.transport import Transport
 from turnwise.gateway.delivery import Delivery, DeliveryMeans, write_found
 from turnwise.gateway.doors import PieceWriter
-from turnwise.lab import Lab
+from turnwise.lab import Lab, families
+from turnwise.lab.families.client_streams import StreamReading
 from turnwise.lab.gateway_check import QUESTION, TOOL_NAMES
-from turnwise.lab.readers.naive import read_naively
-from turnwise.lab.readers.reader_result import StreamReading
 from turnwise.lab.script import Script
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.testing import FakeClock, ScriptedTransport
@@ -160,7 +159,7 @@ def strictly(answer: Answer, *, client: str, stream: bool = True) -> Response | 
 
 def naively(body: bytes, *, client: str) -> StreamReading:
     """What a client that believes every event makes of a stream."""
-    return read_naively(body, family=client)
+    return families.FAMILIES[client].read_naively(body)
 
 
 def said(response: Response) -> list[tuple[str, str, object]]:

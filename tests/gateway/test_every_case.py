@@ -14,8 +14,8 @@ import pytest
 from gateway.relayed import FAMILIES, TOOLS, ask, naively, profile_of, relayed, said, strictly
 from tables import each
 from turnwise.endpoints.transport import HttpRequest
-from turnwise.lab import Lab, builtin_scripts
-from turnwise.lab.gateway_check import HEALTHY_CASES, malformed_cases, read_strictly
+from turnwise.lab import Lab, builtin_scripts, families
+from turnwise.lab.gateway_check import HEALTHY_CASES, malformed_cases
 from turnwise.vocab import FinishReason, Response, ToolCall, refusal_of, text_of
 from turnwise.wire.registry import family
 from whole_streams import read_stream
@@ -65,7 +65,7 @@ def test_all_judges_understand_every_case(name: str, upstream: str, client: str)
         else {want.finish, FinishReason.STOP, FinishReason.REFUSAL, FinishReason.CONTENT_FILTER}
     )
     assert got.finish in true_ends
-    for reading in (naively(answer.body, client=client), read_strictly(answer.body, family=client)):
+    for reading in (naively(answer.body, client=client), families.FAMILIES[client].read_strictly(answer.body)):
         assert (reading.ended, reading.error) == (True, "")
         assert reading.text == text_of(want.message) + refusal_of(want.message)
         assert [(name, json.loads(arguments)) for _, name, arguments in reading.calls] == [

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.relayed import FAMILIES, Answer, ask, naively, relayed, relayed_over, said, strictly
 from tables import each
-from turnwise.lab import builtin_scripts
-from turnwise.lab.gateway_check import read_strictly, told_error
+from turnwise.lab import builtin_scripts, families
+from turnwise.lab.gateway_check import told_error
 from turnwise.lab.script import Script, ScriptedFault, ScriptedStep
 from turnwise.relay.client_exchange import RelayRules
 from turnwise.rules.retries import NO_RETRY
@@ -51,7 +51,9 @@ def one_error(answer: Answer, *, client: str) -> Fault:
         return got
     assert isinstance(got, Response)
     assert got.fault is not None
-    assert read_strictly(answer.body, family=client).error == got.fault.message, "one error, and nothing behind it"
+    assert families.FAMILIES[client].read_strictly(answer.body).error == got.fault.message, (
+        "one error, and nothing behind it"
+    )
     assert not naively(answer.body, client=client).ended
     assert family(client).finish_reasons.get(got.provider_finish or "") in (None, FinishReason.ERROR)
     return got.fault

@@ -10,7 +10,7 @@ from relay.asking_relay import FAMILIES, TOOLS
 from tables import each
 from turnwise.gateway.config import GatewayRoute
 from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
-from turnwise.lab.strict.generations import GENERATIONS
+from turnwise.lab.strict import GENERATIONS
 from turnwise.wire.profiles import FamilyName
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}

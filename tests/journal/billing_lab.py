@@ -11,9 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from turnwise.lab.families import Route
 from turnwise.lab.faults import Outgoing
 from turnwise.lab.provider import Provider, Received
-from turnwise.lab.routes import Route
 from turnwise.lab.script import Script
 from turnwise.lab.server import MemoryTransport
 

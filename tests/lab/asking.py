@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from turnwise.lab import Script, builtin_scripts
+from turnwise.lab.families import route
 from turnwise.lab.faults import Outgoing
 from turnwise.lab.provider import Provider, Received
-from turnwise.lab.routes import route
 
 TOOLS = ("read", "edit", "write", "list", "search")
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}

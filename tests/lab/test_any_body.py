@@ -12,9 +12,9 @@ from lab.judged_others import ASKED, DONE, FC, FR, SAY, TEXT, THINK, USE, claude
 from lab.judging import refusal_of
 from tables import each
 from turnwise.lab import builtin_scripts
+from turnwise.lab.families import route
 from turnwise.lab.provider import Provider
-from turnwise.lab.routes import route
-from turnwise.lab.strict import CHECKS
+from turnwise.lab.strict import JUDGES
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -91,14 +91,14 @@ PATHS = {
 }
 
 
-@pytest.mark.parametrize("family", CHECKS)
+@pytest.mark.parametrize("family", JUDGES)
 def test_a_request_with_every_field_that_is_judged_passes(family: str) -> None:
     """Proves: what the next test bends is sound before."""
     assert refusal_of(family, WHOLE[family]) is None
 
 
 @settings(max_examples=400, deadline=None, derandomize=True)
-@given(family=st.sampled_from(sorted(CHECKS)), drawn=st.data())
+@given(family=st.sampled_from(sorted(JUDGES)), drawn=st.data())
 def test_any_json_gets_an_answer(family: str, drawn: st.DataObject) -> None:
     """Proves: arbitrary bodies, and sound ones with something bent in them, are answered or refused and never break the lab."""
     body = drawn.draw(bent(WHOLE[family]))

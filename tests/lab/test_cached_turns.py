@@ -11,6 +11,7 @@ from tables import each
 from turnwise import ModelLimits
 from turnwise.lab import Lab
 from turnwise.lab.caches import cached_prefixes
+from turnwise.lab.families.anthropic_messages import prompt_of_messages
 from turnwise.lab.raw import parse
 from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
 
@@ -70,7 +71,7 @@ async def test_after_results_are_shortened_no_more_is_read_anew_than_must_be(ste
     seen: set[bytes] = set()
     best = 0
     for one in lab.requests:
-        prefixes = cached_prefixes(parse(one.body), model=one.model)
+        prefixes = cached_prefixes(prompt_of_messages(parse(one.body)), model=one.model)
         best += max([tokens for digest, tokens in prefixes if digest in seen and tokens >= 1024], default=0)
         seen.update([digest for digest, _ in prefixes])
     usages = [entry.usage for entry in result.ledger if entry.usage is not None]

@@ -8,7 +8,9 @@ import pytest
 from flat_agents import flat_agent
 from tables import each
 from turnwise.lab import Lab
-from turnwise.lab.caches import CacheUse, PromptCaches, has_breakpoints
+from turnwise.lab.caches import CacheUse, PromptCaches
+from turnwise.lab.families import FAMILIES
+from turnwise.lab.families.openai_chat import has_breakpoints
 from turnwise.lab.script import Script, ScriptedFault, ScriptedStep
 from turnwise.rules.retries import RetryPolicy
 
@@ -26,7 +28,8 @@ def body(*texts: str, marks: dict[int, Any] | None = None, **more: Any) -> dict[
 
 
 def take(caches: PromptCaches, asked: Any, *, family: str = "anthropic_messages", least: int | None = None) -> CacheUse:
-    return caches.take(family, body=asked, model="m", least_tokens=least)
+    least = FAMILIES[family].least_cached_tokens if least is None else least
+    return caches.take(FAMILIES[family].prompt(asked), model="m", least_tokens=least)
 
 
 def test_a_prompt_is_kept_only_where_a_mark_asks_for_it() -> None:
@@ -162,7 +165,7 @@ def test_gpt_5_6_keeps_prompts_up_to_the_latest_message_and_reads_them_there_onl
     others: tuple[dict[str, Any], ...] = ({"prompt_cache_key": "other"}, {"tools": tools}, {"model": "gpt-5.6-luna"})
     for more in others:
         asked = {**asked_of_gpt(LONG, "and?"), **more}
-        assert caches.take("openai_chat", body=asked, model=asked["model"], least_tokens=None).read == 0
+        assert caches.take(FAMILIES["openai_chat"].prompt(asked), model=asked["model"], least_tokens=1024).read == 0
 
 
 def shared(question: str, *, marked: bool) -> list[Any]:
@@ -223,9 +226,8 @@ def test_gpt_5_6_takes_results_of_tools_for_messages_in_responses_too() -> None:
     items: list[Any] = [{"role": "user", "content": LONG}]
     reads: list[tuple[int, int]] = []
     for number in range(3):
-        use = caches.take(
-            "openai_responses", body={"model": "gpt-5.6", "input": items}, model="gpt-5.6", least_tokens=None
-        )
+        prompt = FAMILIES["openai_responses"].prompt({"model": "gpt-5.6", "input": items})
+        use = caches.take(prompt, model="gpt-5.6", least_tokens=1024)
         reads.append((use.read, use.written))
         items = [
             *items,

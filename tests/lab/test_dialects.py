@@ -16,9 +16,9 @@ from lab.test_any_body import SCRIPTS, WHOLE, bent
 from tables import each
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
+from turnwise.lab.families import route
 from turnwise.lab.provider import Provider
 from turnwise.lab.raw import parse
-from turnwise.lab.routes import route
 from turnwise.lab.strict import Rejected, check
 from turnwise.lab.strict.dialects import Rule, ServerDialect, builtin_dialects
 from turnwise.wire.profiles import builtin_profiles

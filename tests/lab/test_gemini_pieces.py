@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from turnwise.assembly.response_reading import ResponseReader
+from turnwise.lab.families.gemini import FAMILY, OpenString, stream_in_pieces, values_of
 from turnwise.lab.faults import stream_of
-from turnwise.lab.gemini_pieces import OpenString, stream_in_pieces, values_of
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Reasoning, Response, Text, ToolCall, Usage
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
@@ -29,8 +29,8 @@ def sent(arguments: str, *, state: ArgumentsState, finish: FinishReason, piece: 
     reader = ResponseReader(
         family("gemini"), profile=builtin_profiles()["vertex-gemini"], tool_names=frozenset({"edit"})
     )
-    lines = stream_in_pieces(response, piece=piece)
-    for event in stream_of(lines, family="gemini", response=response):
+    lines = stream_in_pieces(response, piece)
+    for event in stream_of(lines, family=FAMILY, response=response):
         reader.feed(event)
     return reader.finish()
 

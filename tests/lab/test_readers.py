@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from tables import each
-from turnwise.lab import Script, builtin_scripts
+from turnwise.lab import Script, builtin_scripts, families
+from turnwise.lab.families import Route
+from turnwise.lab.families.client_streams import BrokenRule
 from turnwise.lab.gateway_check import (
     HEALTHY_CASES,
     HOPELESS_CASES,
@@ -16,13 +18,9 @@ from turnwise.lab.gateway_check import (
     difference,
     malformed_cases,
     meaning_of,
-    read_strictly,
     told_error,
 )
 from turnwise.lab.provider import Provider
-from turnwise.lab.readers.naive import read_naively
-from turnwise.lab.readers.reader_result import BrokenRule
-from turnwise.lab.routes import Route
 from turnwise.testing.frames import frames_of
 from turnwise.vocab import FinishReason, Message, Request, Response, Settings, Text, ToolCall, ToolSpec, Usage
 from turnwise.wire.profiles import builtin_profiles
@@ -65,7 +63,7 @@ def stream_of(script: Script, *, name: str) -> bytes:
 
 def raises(body: bytes, *, name: str) -> str:
     try:
-        read_strictly(body, family=name)
+        families.FAMILIES[name].read_strictly(body)
     except BrokenRule as broken:
         return str(broken)
     return ""
@@ -76,7 +74,7 @@ def raises(body: bytes, *, name: str) -> str:
 def test_both_readers_take_healthy_streams(case: str, name: str) -> None:
     """Text, calls and finish as the script means them."""
     body, meant = stream_of(SCRIPTS[case], name=name), meaning_of(SCRIPTS[case])
-    for reading in (read_strictly(body, family=name), read_naively(body, family=name)):
+    for reading in (families.FAMILIES[name].read_strictly(body), families.FAMILIES[name].read_naively(body)):
         assert difference(reading, meant, has_ids=name != "gemini") == ""
 
 
@@ -89,7 +87,7 @@ def test_the_strict_reader_notices_what_the_api_would_not_send() -> None:
     ]
     assert set(taken) == ALLOWED
     for case in taken:
-        reading = read_strictly(stream_of(SCRIPTS[case], name="openai_chat"), family="openai_chat")
+        reading = families.FAMILIES["openai_chat"].read_strictly(stream_of(SCRIPTS[case], name="openai_chat"))
         assert difference(reading, meaning_of(SCRIPTS[case]), has_ids=True) == ""
 
 
@@ -97,7 +95,7 @@ def test_the_naive_reader_falls_for_shared_and_missing_indexes() -> None:
     """One call where two were meant, names that are added up, and a crash where it looks for the index."""
 
     def of(case: str) -> list[tuple[str, str, str]]:
-        return [*read_naively(stream_of(SCRIPTS[case], name="openai_chat"), family="openai_chat").calls]
+        return [*families.FAMILIES["openai_chat"].read_naively(stream_of(SCRIPTS[case], name="openai_chat")).calls]
 
     assert len(of("shared-index")) == 1
     assert [name for _, name, _ in of("whole-again")] == ["readread"]
@@ -176,7 +174,7 @@ def test_a_stream_that_stops_is_no_answer(name: str) -> None:
         body = b"".join([event + b"\n\n" for event in events[:count]])
         assert raises(body, name=name)
         is_told = name in ("openai_chat",) and b'"finish_reason":"tool_calls"' in body
-        assert read_naively(body, family=name).ended is is_told
+        assert families.FAMILIES[name].read_naively(body).ended is is_told
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from lab.asking import ask, path_of
 from turnwise.assembly.response_reading import read_body
 from turnwise.lab import load_scripts
+from turnwise.lab.families.family import Conversation, SentMessage
 from turnwise.lab.provider import listing
 from turnwise.lab.replies import summary_of
-from turnwise.lab.request_reading import Conversation, SentMessage
 from turnwise.lab.script import ScriptError, parse_script
 from turnwise.vocab import FinishReason, Message, Request, Settings, Text, text_of
 from turnwise.wire.profiles import builtin_profiles

@@ -8,8 +8,9 @@ from flat_agents import flat_agent
 from lab.cut_cells import MODELS, OBJECTS, TELL_USAGE_LAST, WAYS, Cell, Told, cells, measure
 from turnwise import Settings
 from turnwise.lab import Lab
+from turnwise.lab.families import FAMILIES
+from turnwise.lab.families.family import Conversation, Offered, SentMessage
 from turnwise.lab.provider import encoded
-from turnwise.lab.request_reading import Conversation, Offered, SentMessage
 from turnwise.lab.script import Script, Writer
 from turnwise.lab.writer import TokenRoom, file_text, writer_reply
 from turnwise.tools.workspace import workspace_tools
@@ -66,7 +67,7 @@ def said_by(family: str, *, told: Told, streamed: bool) -> bytes:
         conversation=Conversation(
             said=(SentMessage(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),)
         ),
-        family=family,
+        family=FAMILIES[family],
         streamed=streamed,
         room=TokenRoom(output=100, thinking=None),
         prompt_bytes=100,

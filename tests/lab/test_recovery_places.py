@@ -11,7 +11,7 @@ import pytest
 
 from lab.cut_cells import RAW, ask_writer, calls_made
 from lab.writing import START, Asking
-from turnwise.lab.request_reading import Conversation, Offered, SentMessage
+from turnwise.lab.families.family import Conversation, Offered, SentMessage
 from turnwise.lab.script import Writer
 from turnwise.lab.writer import file_text, intention
 from turnwise.vocab import calls_of

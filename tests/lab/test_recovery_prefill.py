@@ -9,9 +9,9 @@ from lab.cut_cells import LIMITS, MODELS, RAW, WAYS
 from turnwise.agent.tools import ToolLike, read_tools
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.lab import Lab
+from turnwise.lab.families import FAMILIES
 from turnwise.lab.provider import Received
-from turnwise.lab.raw import parse
-from turnwise.lab.request_reading import read
+from turnwise.lab.raw import parse, table
 from turnwise.lab.script import Habit, Script, Writer
 from turnwise.lab.writer import file_text
 from turnwise.running.runner import Runner
@@ -60,7 +60,7 @@ async def run(
 
 
 def ends_with_assistant(one: Received) -> bool:
-    return read(one.family, body=parse(one.body)).said[-1].role == "assistant"
+    return FAMILIES[one.family].read(table(parse(one.body))).said[-1].role == "assistant"
 
 
 @pytest.mark.promise("cut:continued", "end:no-prefill")

@@ -11,7 +11,7 @@ import pytest
 from turnwise.assembly.response_reading import read_body
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
-from turnwise.lab.replay import FAMILIES, UNREPLAYABLE, load_recording
+from turnwise.lab.replay import RECORDED_AS, UNREPLAYABLE, load_recording
 from turnwise.vocab import Message, Response, ToolResult, calls_of
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import MODULES
@@ -21,7 +21,7 @@ from whole_streams import read_stream
 
 def recordings(corpus: Path) -> list[Path]:
     found = sorted((corpus / "conversations").glob("*.json"))
-    return [path for path in found if FAMILIES.get(family_of(path), family_of(path)) in MODULES]
+    return [path for path in found if RECORDED_AS.get(family_of(path), family_of(path)) in MODULES]
 
 
 def family_of(path: Path) -> str:

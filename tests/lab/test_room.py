@@ -12,9 +12,7 @@ from tables import each
 from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.lab import load_scripts
 from turnwise.lab.replies import tokens
-from turnwise.lab.strict import Rejected
-from turnwise.lab.strict.verdicts import error_body
-from turnwise.lab.window import check_room
+from turnwise.lab.strict import Rejected, check_room, error_body
 from turnwise.rules.budget import (
     ModelLimits,
     OutputBudget,

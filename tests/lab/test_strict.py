@@ -9,9 +9,9 @@ import pytest
 from lab.judged_openai import ASKED, CHAT, CHAT_REFUSED, RESPONSES, RESPONSES_REFUSED
 from lab.judged_others import ANTHROPIC, GEMINI, TEXT, claude, model
 from lab.judging import refusal_of
+from turnwise.lab.families import route
 from turnwise.lab.raw import Raw, parse
-from turnwise.lab.routes import route
-from turnwise.lab.strict import CHECKS, ModelRules, Rejected, check, error_body
+from turnwise.lab.strict import JUDGES, ModelRules, Rejected, check, error_body
 
 FAMILIES = {
     "openai_chat": "openai_chat",
@@ -164,7 +164,7 @@ def test_a_model_without_prefill_refuses_an_assistant_message_at_the_end() -> No
     assert refusal_of("anthropic_messages", claude(ASKED), rules) is None
 
 
-@pytest.mark.parametrize("family", CHECKS)
+@pytest.mark.parametrize("family", JUDGES)
 @pytest.mark.parametrize(
     "body", [None, True, 1, "x", [], {}, {"messages": 3}, {"contents": [None]}, {"model": "m", "input": [1]}]
 )

@@ -7,8 +7,8 @@ import pytest
 
 from lab.asking import PATHS
 from turnwise.lab import Script
+from turnwise.lab.families import route
 from turnwise.lab.provider import Provider
-from turnwise.lab.routes import route
 from turnwise.lab.script import Binding, ScriptedCall, ScriptedStep
 
 BETA = "thinking-binding-controls-2026-08-01"

@@ -9,7 +9,8 @@ import pytest
 
 from lab.writing import START, Asking, with_results
 from turnwise.lab import Lab
-from turnwise.lab.request_reading import Conversation, Offered, SentMessage
+from turnwise.lab.families import openai_chat
+from turnwise.lab.families.family import Conversation, Offered, SentMessage
 from turnwise.lab.script import Habit, Script, ScriptedCall, ScriptedFault, Writer
 from turnwise.lab.writer import TokenRoom, file_text, intention, room_of, writer_reply
 from turnwise.rules.truncation import Cut
@@ -187,7 +188,7 @@ def test_the_cut_falls_at_every_byte() -> None:
             reply = writer_reply(
                 Writer(size=1200, writes="two-files", seed=5, half="\ufffd" if half else ""),
                 conversation=conversation,
-                family="openai_chat",
+                family=openai_chat.FAMILY,
                 streamed=True,
                 room=TokenRoom(output=limit, thinking=None),
                 prompt_bytes=100,
@@ -256,7 +257,7 @@ def test_a_wrong_byte_in_the_prefix_gives_a_wrong_continuation() -> None:
 )
 def test_limits_are_read_under_each_familys_names(family: str, body: dict[str, object], room: TokenRoom) -> None:
     """Proves: whatever a family calls its limit, it is honoured."""
-    assert room_of(family, body=json.loads(json.dumps(body))) == room
+    assert room_of(json.loads(json.dumps(body))) == room
 
 
 @pytest.mark.parametrize(("family", "streamed"), RAW)

@@ -6,9 +6,9 @@ import msgspec
 
 from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.lab import strict
+from turnwise.lab.families import FAMILIES
 from turnwise.lab.provider import encoded
-from turnwise.lab.raw import parse
-from turnwise.lab.request_reading import read
+from turnwise.lab.raw import parse, table
 from turnwise.lab.script import Writer
 from turnwise.lab.writer import room_of, writer_reply
 from turnwise.rules.continuation import Grown, PartialKind, ask_to_continue, hold_back, stitch
@@ -69,10 +69,10 @@ class Asking:
         strict.check(self.family, body=raw)
         reply = writer_reply(
             self.writer,
-            conversation=read(self.family, body=raw),
-            family=self.family,
+            conversation=FAMILIES[self.family].read(table(raw)),
+            family=FAMILIES[self.family],
             streamed=self.streamed,
-            room=room_of(self.family, body=raw),
+            room=room_of(raw),
             prompt_bytes=len(body),
         )
         outgoing = encoded(family, reply=reply, request=request, streamed=self.streamed)

@@ -15,7 +15,7 @@ from stand_ins import make_stand_ins
 from turn.kept_sessions import digest_of, form_of
 from turn.kept_tries import said_by_tool
 from turnwise.assembly.response_reading import read_body
-from turnwise.lab.replay import FAMILIES, load_recording
+from turnwise.lab.replay import RECORDED_AS, load_recording
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest, Wait
 from turnwise.turn.config import ToolOffer, TurnConfig
@@ -73,7 +73,7 @@ def recorded_in(corpus: Path) -> Iterator[Recorded]:
 
 def _conversation(path: Path) -> Recorded | None:
     family_name = json.loads(path.read_bytes())["family"]
-    if FAMILIES.get(family_name, family_name) not in MODULES:
+    if RECORDED_AS.get(family_name, family_name) not in MODULES:
         return None
     recording = load_recording(path)
     family, profile = find_family(recording.family), builtin_profiles()[recording.family]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from turnwise.lab.caches import PromptCaches
+from turnwise.lab.families import FAMILIES
 from turnwise.vocab import Caching, Message, Opaque, OutputSchema, Request, Text, ToolSpec
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.registry import family
@@ -87,6 +88,8 @@ def test_asking_with_a_key_reads_no_less_than_asking_for_nothing(name: str, mode
     for asks in (True, False):
         caches = PromptCaches()
         bodies = [body_of(replace(one, model=model, cache=Caching() if asks else None), name) for one in asked]
-        uses = [caches.take(ROWS[name].family, body=body, model=model, least_tokens=None) for body in bodies]
+        family = FAMILIES[ROWS[name].family]
+        least = family.least_cached_tokens
+        uses = [caches.take(family.prompt(body), model=model, least_tokens=least) for body in bodies]
         read[asks] = [use.read for use in uses]
     assert read[True] == read[False]

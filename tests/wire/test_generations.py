@@ -7,8 +7,7 @@ import pytest
 
 from lab.judging import refusal_of
 from tables import each
-from turnwise.lab.strict import ModelRules
-from turnwise.lab.strict.generations import GENERATIONS
+from turnwise.lab.strict import GENERATIONS, ModelRules
 from turnwise.vocab import (
     Caching,
     Message,

@@ -15,8 +15,7 @@ Gemini ("Context caching", implicit): unasked, the exact beginning from a least 
 """
 
 import hashlib
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -25,16 +24,9 @@ from turnwise.lab.raw import Raw, dump, rows, table, text
 
 BYTES_A_TOKEN = 4  # of prompt and output alike: made up, but the same every time, so that tests can sum it
 LOOK_BACK_BLOCKS = 20
-CHUNK_TOKENS = 128
 SHORT_S, HALF_HOUR_S, HOUR_S, DAY_S = 300.0, 1800.0, 3600.0, 86_400.0
 MOST_WRITES, MOST_BREAKPOINTS = 4, 80
-GPT = re.compile(r"gpt-(\d+)(?:\.(\d+))?")
-WITH_BREAKPOINTS = (5, 6)  # and later
-BREAKPOINT = "prompt_cache_breakpoint"
-ANSWERS = ("function_call_output", "custom_tool_call_output")
 MARK = "cache_control"
-LEAST_TOKENS = {"anthropic_messages": 1024, "openai_chat": 1024, "openai_responses": 1024, "gemini": 2048}
-ANTHROPIC = ("anthropic", "claude")  # in a model's name, behind a gateway
 THINKING = ("thinking", "redacted_thinking")
 
 
@@ -67,6 +59,26 @@ class CachedPrompt(NamedTuple):
     marked: int
 
 
+class PromptBreakpoints(NamedTuple):
+    """A prompt that is kept and read at breakpoints. `is_implicit`: the end of the latest message is one. `cache` names its
+    own."""
+
+    blocks: list[CacheBlock]
+    is_implicit: bool
+    cache: str = ""
+
+
+class PromptPieces(NamedTuple):
+    """A prompt that is kept piece by piece, unasked, for `for_s`. `cache` names its own."""
+
+    pieces: list[bytes]
+    cache: str = ""
+    for_s: float = SHORT_S
+
+
+AnyPrompt = CachedPrompt | PromptBreakpoints | PromptPieces
+
+
 class Kept(msgspec.Struct):
     until_s: float
     for_s: float
@@ -95,33 +107,27 @@ class PromptCaches:
         """That request failed: nothing of it is kept."""
         self._coming.pop(number, None)
 
-    def ask(self, number: int, family: str, *, body: Raw, model: str, least_tokens: int | None) -> CacheUse:
+    def ask(self, number: int, prompt: AnyPrompt, *, model: str, least_tokens: int) -> CacheUse:
         """What comes from the cache for this prompt. What it writes is there once its response begins."""
-        use, self._coming[number] = self._asked(family, body=body, model=model, least_tokens=least_tokens), self._taken
+        self._taken = []
+        match prompt:
+            case CachedPrompt():
+                use = self._take_marked(prompt, model=model, least=least_tokens)
+            case PromptBreakpoints():
+                use = self._take_breakpoints(prompt, model=model, least=least_tokens)
+            case PromptPieces():
+                use = self._take_pieces(prompt, model=model, least=least_tokens)
+        self._coming[number] = self._taken
         return use
 
-    def take(self, family: str, *, body: Raw, model: str, least_tokens: int | None) -> CacheUse:
+    def take(self, prompt: AnyPrompt, *, model: str, least_tokens: int) -> CacheUse:
         """What comes from the cache for this prompt, whose response begins at once: it is kept, as the family keeps it."""
-        use = self.ask(0, family, body=body, model=model, least_tokens=least_tokens)
+        use = self.ask(0, prompt, model=model, least_tokens=least_tokens)
         self.begin(0)
         return use
 
-    def _asked(self, family: str, *, body: Raw, model: str, least_tokens: int | None) -> CacheUse:
-        self._taken = []
-        least = LEAST_TOKENS[family] if least_tokens is None else least_tokens
-        named = text(table(body).get("model")).lower()
-        if family == "anthropic_messages":
-            return self._take_marked(prompt_of_messages(body), model=model, least=least)
-        if family == "openai_chat" and any(word in named for word in ANTHROPIC):
-            return self._take_marked(prompt_of_chat(body), model=model, least=least)
-        if family == "gemini":
-            return self._take_pieces(pieces_of_gemini(body), model=model, least=least)
-        if has_breakpoints(named):
-            return self._take_breakpoints(body, model=model, least=least)
-        return self._take_chunks(body, model=model, least=least)
-
     def _take_marked(self, prompt: CachedPrompt, *, model: str, least: int) -> CacheUse:
-        blocks, states = [*prompt.shared, *prompt.messages], _prefixes(prompt, model=model)
+        blocks, states = [*prompt.shared, *prompt.messages], cached_prefixes(prompt, model=model)
         marks = [(at, block.mark) for at, block in enumerate(blocks) if block.mark and states[at][1] >= least]
         hits = [
             at
@@ -138,33 +144,21 @@ class PromptCaches:
         hour = max([states[at][1] - read for at, mark in marks if mark == "1h"], default=0)
         return CacheUse(read, max(0, written), max(0, hour), prompt.marked, is_timed=written > 0)
 
-    def _take_pieces(self, pieces: Sequence[bytes], *, model: str, least: int, for_s: float = SHORT_S) -> CacheUse:
-        states = list(_states([CacheBlock(piece) for piece in pieces], begins=model))
+    def _take_pieces(self, prompt: PromptPieces, *, model: str, least: int) -> CacheUse:
+        states = list(_states([CacheBlock(piece) for piece in prompt.pieces], begins=model + prompt.cache))
         read = 0
         for digest, tokens in states:
             if not self._has(digest):
                 break
             read = tokens
         for digest, _ in states:
-            self._keep(digest, for_s=for_s)
+            self._keep(digest, for_s=prompt.for_s)
         return CacheUse(read if read >= least else 0)
 
-    def _take_chunks(self, body: Raw, *, model: str, least: int) -> CacheUse:
-        said = b"".join(pieces_of_openai(body))
-        size = CHUNK_TOKENS * BYTES_A_TOKEN
-        chunks = [said[at : at + size] for at in range(0, len(said) - size + 1, size)]
-        fields = table(body)
-        cache = f"{model}/{text(fields.get('prompt_cache_key'))}"
-        for_s = DAY_S if fields.get("prompt_cache_retention") == "24h" else SHORT_S
-        return self._take_pieces(chunks, model=cache, least=least, for_s=for_s)
-
-    def _take_breakpoints(self, body: Raw, *, model: str, least: int) -> CacheUse:
-        fields = table(body)
-        blocks = blocks_of_openai(body)
-        states = list(_states(blocks, begins=f"{model}/{text(fields.get('prompt_cache_key'))}"))
-        is_implicit = table(fields.get("prompt_cache_options")).get("mode") != "explicit"
-        own = [at for at, block in enumerate(blocks) if block.mark]
-        ends = [at for at, block in enumerate(blocks) if block.ends_message] if is_implicit else []
+    def _take_breakpoints(self, prompt: PromptBreakpoints, *, model: str, least: int) -> CacheUse:
+        states = list(_states(prompt.blocks, begins=model + prompt.cache))
+        own = [at for at, block in enumerate(prompt.blocks) if block.mark]
+        ends = [at for at, block in enumerate(prompt.blocks) if block.ends_message] if prompt.is_implicit else []
         looked_at = sorted({*own, *ends})[-MOST_BREAKPOINTS:]
         written = [*own[len(ends[-1:]) - MOST_WRITES :], *ends[-1:]]
         hits = [at for at in looked_at if states[at][1] >= least and self._has(states[at][0])]
@@ -201,70 +195,26 @@ def _states(
         yield digest, -(-size // BYTES_A_TOKEN)
 
 
-def cached_prefixes(body: Raw, *, model: str) -> list[tuple[bytes, int]]:
-    """What stands for each beginning of a Messages request that could be kept, and its tokens."""
-    return _prefixes(prompt_of_messages(body), model=model)
-
-
-def _prefixes(prompt: CachedPrompt, *, model: str) -> list[tuple[bytes, int]]:
+def cached_prefixes(prompt: CachedPrompt, *, model: str) -> list[tuple[bytes, int]]:
+    """What stands for each beginning of the prompt that could be kept, and its tokens."""
     blocks = [*prompt.shared, *prompt.messages]
     return list(_states(blocks, begins=model, settings=(len(prompt.shared), prompt.settings)))
 
 
-# --- prompts
+# --- for the prompts of families: what a block is, and what marks it
 
 
-def prompt_of_messages(body: Raw) -> CachedPrompt:
-    fields = table(body)
-    shared = [_block(b"tool", tool) for tool in rows(fields.get("tools"))]
-    shared += [_block(b"system", block) for block in _blocks(fields.get("system"))]
-    messages: list[CacheBlock] = []
-    for message in rows(fields.get("messages")):
-        role = text(table(message).get("role")).encode()
-        messages += [_block(role, block) for block in _blocks(table(message).get("content"))]
-    top = fields.get(MARK)
-    if top is not None:
-        _mark_last(messages, ttl=_ttl(top))
-    settings = dump([fields.get("tool_choice"), fields.get("thinking")])
-    return CachedPrompt(shared, settings, messages, _marked_bytes(body))
-
-
-def prompt_of_chat(body: Raw) -> CachedPrompt:
-    """As a gateway hands it on: system messages lead, results are the user's. The field at the top marks the last block
-    (OpenRouter docs, "Prompt Caching", and its SDKs' `AnthropicCacheControlDirective`)."""
-    fields = table(body)
-    shared = [_block(b"tool", tool) for tool in rows(fields.get("tools"))]
-    messages: list[CacheBlock] = []
-    for message in rows(fields.get("messages")):
-        told = table(message)
-        role = text(told.get("role"))
-        kind = b"system" if role in ("system", "developer") else b"assistant" if role == "assistant" else b"user"
-        head = {name: value for name, value in told.items() if name not in ("role", "content", "tool_calls", MARK)}
-        found = [_block(kind + dump(head), block) for block in _blocks(told.get("content"))]
-        found += [_block(kind, call) for call in rows(told.get("tool_calls"))]
-        if told.get(MARK) is not None:
-            _mark_last(found, ttl=_ttl(told.get(MARK)))
-        (shared if kind == b"system" else messages).extend(found)
-    top = fields.get(MARK)
-    if top is not None:
-        _mark_last(messages or shared, ttl=_ttl(top))
-    settings = dump(
-        [fields.get(name) for name in ("tool_choice", "parallel_tool_calls", "reasoning", "reasoning_effort")]
-    )
-    return CachedPrompt(shared, settings, messages, _marked_bytes(body))
-
-
-def _blocks(content: Raw) -> list[Raw]:
+def blocks_of(content: Raw) -> list[Raw]:
     """A text alone is one block."""
     return [{"type": "text", "text": content}] if isinstance(content, str) and content else rows(content)
 
 
-def _block(kind: bytes, block: Raw) -> CacheBlock:
+def block_of(kind: bytes, block: Raw) -> CacheBlock:
     fields = table(block)
     type = text(fields.get("type"))
     takes = type not in THINKING and not (type == "text" and not fields.get("text"))
     mark = fields.get(MARK)
-    return CacheBlock(kind + dump(_unmarked(block)), "" if mark is None else _ttl(mark), takes)
+    return CacheBlock(kind + dump(_unmarked(block)), "" if mark is None else ttl_of(mark), takes)
 
 
 def _unmarked(value: Raw) -> Raw:
@@ -276,71 +226,26 @@ def _unmarked(value: Raw) -> Raw:
     return {**plain, "content": [_unmarked(one) for one in content]} if isinstance(content, list) else plain
 
 
-def _ttl(mark: Raw) -> Literal["5m", "1h"]:
+def ttl_of(mark: Raw) -> Literal["5m", "1h"]:
     return "1h" if table(mark).get("ttl") == "1h" else "5m"
 
 
-def _mark_last(blocks: list[CacheBlock], *, ttl: Literal["5m", "1h"]) -> None:
+def mark_last(blocks: list[CacheBlock], *, ttl: Literal["5m", "1h"]) -> None:
     """The last one that takes a mark."""
     at = next((at for at in range(len(blocks) - 1, -1, -1) if blocks[at].takes_mark), None)
     if at is not None and not blocks[at].mark:
         blocks[at] = blocks[at]._replace(mark=ttl)
 
 
-def _marked_bytes(value: Raw) -> int:
+def marked_bytes(value: Raw) -> int:
     """The bytes of all marks, with their names."""
     match value:
         case dict():
             own = value.get(MARK)
             mark = 0 if own is None else len(dump(own)) + len(f',"{MARK}":')
             inner = [value.get(name) for name in ("content", "messages", "system", "tools")]
-            return mark + sum([_marked_bytes(one) for one in inner])
+            return mark + sum([marked_bytes(one) for one in inner])
         case list():
-            return sum([_marked_bytes(one) for one in value])
+            return sum([marked_bytes(one) for one in value])
         case _:
             return 0
-
-
-def pieces_of_openai(body: Raw) -> list[bytes]:
-    """The schema of the answer is put before the system message, the tools stand with it."""
-    fields = table(body)
-    first = [fields.get(name) for name in ("response_format", "text", "tools", "instructions")]
-    asked = fields.get("input") if "input" in fields else fields.get("messages")
-    said = [asked] if isinstance(asked, str) else rows(asked)
-    return [dump(one) for one in (*first, *said)]
-
-
-def has_breakpoints(model: str) -> bool:
-    """A model of the family of GPT-5.6, or of a later one."""
-    found = GPT.search(model)
-    return found is not None and (int(found.group(1)), int(found.group(2) or 0)) >= WITH_BREAKPOINTS
-
-
-def blocks_of_openai(body: Raw) -> list[CacheBlock]:
-    """As `pieces_of_openai`, with the breakpoints, which are no part of what is compared."""
-    fields = table(body)
-    first = [fields.get(name) for name in ("response_format", "text", "tools", "instructions")]
-    blocks = [CacheBlock(dump(one)) for one in first]
-    asked = fields.get("input") if "input" in fields else fields.get("messages")
-    messages: list[Raw] = [{"role": "user", "content": asked}] if isinstance(asked, str) else rows(asked)
-    for told in map(table, messages):
-        name = next((name for name in ("content", "output") if isinstance(told.get(name), list)), "")
-        parts = rows(told.get(name)) if name else []
-        head = {key: value for key, value in told.items() if key != name}
-        blocks.append(CacheBlock(dump(head)))
-        for part in parts:
-            plain = {key: value for key, value in table(part).items() if key != BREAKPOINT}
-            blocks.append(CacheBlock(dump(plain), "5m" if table(part).get(BREAKPOINT) is not None else ""))
-        if told.get("role") in ("user", "tool") or told.get("type") in ANSWERS:
-            blocks[-1] = blocks[-1]._replace(ends_message=True)
-    return blocks
-
-
-def pieces_of_gemini(body: Raw) -> list[bytes]:
-    fields = table(body)
-    first = [fields.get(name) for name in ("tools", "systemInstruction")]
-    found = [dump(one) for one in first]
-    for content in rows(fields.get("contents")):
-        role = text(table(content).get("role")).encode()
-        found += [role + dump(part) for part in rows(table(content).get("parts"))]
-    return found

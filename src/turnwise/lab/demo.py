@@ -14,6 +14,8 @@ from turnwise.agent.formatting import many
 from turnwise.agent.results import RunResult
 from turnwise.base.private_folders import private_folder
 from turnwise.lab import Lab, load_scripts
+from turnwise.lab.families import FAMILIES, openai_chat, openai_responses
+from turnwise.lab.families.family import LabFamily
 from turnwise.rules.limits import MaxSteps
 from turnwise.tools.workspace import workspace_tools
 from turnwise.vocab import StopReason, Usage, calls_of
@@ -220,7 +222,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     prompt: str
-    family: str
+    family: LabFamily
     model: str
     naive: NaiveLoop
     requests: int
@@ -284,7 +286,7 @@ INCIDENTS = (
     Incident(
         title="An id in every chunk (Koog)",
         prompt="What does notes.txt say?",
-        family="openai_chat",
+        family=openai_chat.FAMILY,
         model="id-in-every-chunk",
         naive=new_call_at_every_id,
         requests=2,
@@ -294,7 +296,7 @@ INCIDENTS = (
     Incident(
         title="Parallel calls in a streamed Responses answer (deep-chat)",
         prompt="How many apples and pears are there?",
-        family="openai_responses",
+        family=openai_responses.FAMILY,
         model="demo-parallel",
         naive=follow_up_per_call,
         requests=2,
@@ -304,7 +306,7 @@ INCIDENTS = (
     Incident(
         title="A call cut by the output limit (opencode)",
         prompt="Write the report into report.txt.",
-        family="openai_chat",
+        family=openai_chat.FAMILY,
         model="demo-cut",
         naive=close_what_was_cut,
         requests=3,
@@ -314,7 +316,7 @@ INCIDENTS = (
     Incident(
         title="A turn that runs into its step cap (gitmost)",
         prompt="Find out who wrote this.",
-        family="openai_chat",
+        family=openai_chat.FAMILY,
         model="research",
         naive=stop_at_the_cap,
         requests=8,
@@ -325,7 +327,7 @@ INCIDENTS = (
     Incident(
         title="Requests counted step by step (Chutes)",
         prompt="Set the status in notes.txt to done.",
-        family="openai_chat",
+        family=openai_chat.FAMILY,
         model="read-edit-answer",
         naive=hide_a_request,
         requests=3,
@@ -354,7 +356,7 @@ async def _play_naive(incident: Incident, *, lab: Lab, folder: Path) -> Incident
 
 async def _play_turnwise(incident: Incident, *, lab: Lab, folder: Path) -> IncidentOutcome:
     agent = agent_for(
-        f"{incident.family}:{incident.model}",
+        f"{incident.family.name}:{incident.model}",
         lab=lab,
         folder=folder,
         tools=incident.tools,
@@ -374,7 +376,7 @@ def agent_for(
     model: str, *, lab: Lab, folder: Path, tools: Sequence[str] = ("read", "edit"), max_steps: int = 20
 ) -> Agent:
     offered = [tool for tool in workspace_tools(folder) if tool.name in tools]
-    base_url = lab.url if model.startswith("anthropic_messages:") else f"{lab.url}/v1"  # its own paths begin with /v1
+    base_url = lab.url + FAMILIES[model.partition(":")[0]].base_path
     return Agent(model, tools=offered, limits=MaxSteps(max_steps), endpoint={"base_url": base_url})
 
 

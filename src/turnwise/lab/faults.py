@@ -1,17 +1,16 @@
 """What goes wrong on purpose: a reply's pieces, and how they end, bent as a script's fault says."""
 
 import random
-import re
 from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
+from turnwise.lab.families.family import LabFamily
 from turnwise.lab.raw import dump, parse, table, text
 from turnwise.lab.script import FaultPoint, ScriptedFault
 from turnwise.lab.strict import Rejected
-from turnwise.lab.strict.verdicts import error_object
-from turnwise.vocab import NO_USAGE, Finished, Frame, Response, TextDelta, ToolCallDelta
+from turnwise.vocab import Finished, Frame, Response, TextDelta, ToolCallDelta
 from turnwise.wire.sse import encode_event
 
 EVENT_STREAM = "text/event-stream"
@@ -23,10 +22,8 @@ HTML = (
 )
 BROKEN_BYTE = b"\xff"  # never part of UTF-8
 
-# What keeps a connection alive and says nothing. Anthropic's stream has an event for it (docs, "Streaming: ping events"),
-# others send comments, and gateways white space before a body.
+# What keeps a connection alive and says nothing, where a family has no event for it; gateways send white space before a body.
 COMMENT = b": keep-alive\n\n"
-PING = encode_event(b'{"type":"ping"}', name="ping")
 BLANK = b" "
 
 Ending = Literal["close", "reset", "stall", "pings"]
@@ -48,7 +45,7 @@ def bend(
     healthy: Outgoing,
     *,
     fault: ScriptedFault,
-    family: str,
+    family: LabFamily,
     streamed: bool,
     text: str,
     before: tuple[bytes, ...] | None = None,
@@ -65,7 +62,7 @@ def bend(
             if not streamed:
                 return refusal(family, rejected=failure(fault), retry_after_s=fault.retry_after_s)
             whole = healthy.pieces[:-1][: fault.after]
-            return replace(healthy, pieces=(*whole, error_event(family, rejected=failure(fault))))
+            return replace(healthy, pieces=(*whole, error_event(family, failure(fault))))
         case "html":
             return Outgoing(status=200, content_type="text/html; charset=utf-8", pieces=(HTML,))
         case "eof":
@@ -102,7 +99,7 @@ def torn(pieces: tuple[bytes, ...], *, before: tuple[bytes, ...] | None) -> tupl
     return (whole[:at] + b"\n" + whole[at:],)
 
 
-def refused(fault: ScriptedFault, *, family: str) -> Outgoing:
+def refused(fault: ScriptedFault, *, family: LabFamily) -> Outgoing:
     """The status with everything that it says of a retry."""
     outgoing = refusal(family, rejected=failure(fault), retry_after_s=fault.retry_after_s)
     headers = (*outgoing.headers, *fault.headers.items())
@@ -116,7 +113,7 @@ def refused(fault: ScriptedFault, *, family: str) -> Outgoing:
 
 
 def broken_at(
-    healthy: Outgoing, *, fault: ScriptedFault, family: str, streamed: bool, before: tuple[bytes, ...] | None
+    healthy: Outgoing, *, fault: ScriptedFault, family: LabFamily, streamed: bool, before: tuple[bytes, ...] | None
 ) -> Outgoing:
     """The response as far as its place, and then what goes wrong. Before the first event something that says nothing is sent,
     so that there are headers."""
@@ -129,9 +126,9 @@ def broken_at(
         case "error-in-stream" if streamed:
             # An error is an event of its own: no torn one stands before it.
             pieces = tuple([piece for piece in pieces if piece.endswith(b"\n")])
-            return replace(healthy, pieces=(*pieces, error_event(family, rejected=failure(fault))))
+            return replace(healthy, pieces=(*pieces, error_event(family, failure(fault))))
         case "error-in-stream":
-            return replace(healthy, pieces=(dump(error_object(family, rejected=failure(fault))),))
+            return replace(healthy, pieces=(dump(family.judge.error(failure(fault))),))
         case "reset" | "stall":
             return replace(healthy, pieces=pieces, ending=fault.kind)
         case "pings":
@@ -141,10 +138,10 @@ def broken_at(
             return replace(healthy, pieces=pieces)
 
 
-def ping_of(family: str, *, streamed: bool) -> bytes:
+def ping_of(family: LabFamily, *, streamed: bool) -> bytes:
     if not streamed:
         return BLANK
-    return PING if family == "anthropic_messages" else COMMENT
+    return event_of(family, family.ping.encode()) if family.ping else COMMENT
 
 
 def sent_until(at: FaultPoint, *, frames: Sequence[Frame], written: Sequence[bytes]) -> tuple[bytes, ...]:
@@ -187,24 +184,20 @@ def failure(fault: ScriptedFault) -> Rejected:
     return Rejected(fault.message, status=fault.status, code=fault.code)
 
 
-def refusal(family: str, *, rejected: Rejected, retry_after_s: float | None = None) -> Outgoing:
+def refusal(family: LabFamily, *, rejected: Rejected, retry_after_s: float | None = None) -> Outgoing:
     headers = () if retry_after_s is None else (("retry-after", f"{retry_after_s:g}"),)
-    body = dump(error_object(family, rejected=rejected))
+    body = dump(family.judge.error(rejected))
     return Outgoing(status=rejected.status, content_type=JSON, pieces=(body,), headers=headers)
 
 
-def error_event(family: str, *, rejected: Rejected) -> bytes:
+def error_event(family: LabFamily, rejected: Rejected) -> bytes:
     """The event in which this family's API reports an error in mid-stream."""
-    error = error_object(family, rejected=rejected)
-    match family:
-        case "anthropic_messages":
-            return encode_event(dump(error), name="error")
-        case "openai_responses":
-            code = rejected.code or "server_error"
-            event = {"type": "error", "code": code, "message": rejected.message, "param": None, "sequence_number": 99}
-            return encode_event(dump(event), name="error")
-        case _:
-            return encode_event(dump(error))
+    return event_of(family, dump(family.error_event(rejected) if family.error_event else family.judge.error(rejected)))
+
+
+def event_of(family: LabFamily, data: bytes) -> bytes:
+    """An event as this family's API sends it, with its type as its name where it has names."""
+    return encode_event(data, name=text(table(parse(data)).get("type")) if family.names_events else "")
 
 
 # Streams written out in a script, line by line: shapes that no healthy encoder would ever send.
@@ -219,70 +212,12 @@ def error_event(family: str, *, rejected: Rejected) -> bytes:
 # Of every other family a line is the JSON of one event; `raw ...` is a line of the stream as it is, in all of them.
 
 
-CREATED = 1760000000  # a fixed moment: the lab has no clock
-CHUNK_LINE = re.compile(r"(?P<delta>\{.*\})?\s*(?:finish (?P<finish>\S+))?")
-
-
-def stream_of(lines: str, *, family: str, response: Response) -> list[bytes]:
+def stream_of(lines: str, *, family: LabFamily, response: Response) -> list[bytes]:
     """The pieces of the stream, one a line. Raises ValueError for a line that is none of the forms above."""
-    pieces: list[bytes] = []
-    for line in lines.splitlines():
-        line = line.strip()
-        if not line:
-            continue
-        if line.startswith("raw "):
-            pieces.append(line.removeprefix("raw ").encode() + b"\n")
-        elif family == "openai_chat":
-            pieces.append(chat_piece(line, response=response))
-        else:
-            named = family != "gemini"
-            pieces.append(encode_event(line.encode(), name=text(table(parse(line)).get("type")) if named else ""))
-    return pieces
-
-
-def unsaid_end(family: str, *, response: Response) -> bytes:
-    """The end of a stream that does not say why it ended, with its usage: nothing where the family tells that anyway."""
-    match family:
-        case "openai_chat":
-            return chat_piece("usage", response=response) + chat_piece("done", response=response)
-        case "anthropic_messages":
-            usage = {"output_tokens": (response.usage or NO_USAGE).output_tokens}
-            delta = {"type": "message_delta", "delta": {"stop_reason": None, "stop_sequence": None}, "usage": usage}
-            stop = encode_event(dump({"type": "message_stop"}), name="message_stop")
-            return encode_event(dump(delta), name="message_delta") + stop
-        case _:
-            return b""
-
-
-def chat_piece(line: str, *, response: Response) -> bytes:
-    envelope: dict[str, object] = {
-        "id": response.id,
-        "object": "chat.completion.chunk",
-        "created": CREATED,
-        "model": response.model,
-    }
-    if line == "done":
-        return encode_event(b"[DONE]")
-    if line == "usage":
-        usage = response.usage or NO_USAGE
-        counted = {
-            "prompt_tokens": usage.input_tokens,
-            "completion_tokens": usage.output_tokens,
-            "total_tokens": usage.input_tokens + usage.output_tokens,
-        }
-        if usage.cache_read_tokens or usage.cache_write_tokens:
-            told = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
-            return encode_event(dump({**envelope, "choices": [], "usage": {**counted, "prompt_tokens_details": told}}))
-        return encode_event(dump({**envelope, "choices": [], "usage": counted}))
-    if line.startswith("chunk "):
-        return encode_event(line.removeprefix("chunk ").encode())
-    found = CHUNK_LINE.fullmatch(line)
-    if found is None:
-        raise ValueError(f"no line of a Chat Completions stream: {line}")
-    delta, finish = found.group("delta") or "{}", found.group("finish")
-    choice = {
-        "index": 0,
-        "delta": msgspec.Raw(delta.encode()),
-        "finish_reason": finish,
-    }
-    return encode_event(dump({**envelope, "choices": [choice]}))
+    return [
+        line.removeprefix("raw ").encode() + b"\n"
+        if line.startswith("raw ")
+        else event_of(family, family.line_data(line, response))
+        for line in map(str.strip, lines.splitlines())
+        if line
+    ]

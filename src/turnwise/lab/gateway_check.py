@@ -11,15 +11,10 @@ from turnwise.base.clock import Clock
 from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request
 from turnwise.endpoints.transport import HttpRequest, Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault, TurnwiseError
+from turnwise.lab.families import FAMILIES, route
+from turnwise.lab.families.client_streams import BrokenRule, StreamReading, ToldError, counted
 from turnwise.lab.provider import Provider
 from turnwise.lab.raw import Raw, dig, parse, rows, table, text
-from turnwise.lab.readers.naive import read_naively
-from turnwise.lab.readers.reader_result import BrokenRule, StreamReading, ToldError, counted
-from turnwise.lab.readers.strict_chat import read_chat
-from turnwise.lab.readers.strict_gemini import read_gemini
-from turnwise.lab.readers.strict_messages import read_messages
-from turnwise.lab.readers.strict_responses import read_responses
-from turnwise.lab.routes import Route
 from turnwise.lab.script import Script, ScriptedCall, builtin_scripts
 from turnwise.vocab import Message, Request, Settings, Text, ToolSpec
 from turnwise.wire.profiles import FamilyName
@@ -58,6 +53,7 @@ REFUSED_CASES = ("fault-401", "fault-429", "fault-500", "fault-529", "fault-once
 # Only the gateway's own deadlines end these, so they are tried where they are named.
 SILENT_CASES = ("fault-silence", "fault-stall")
 TOOL_NAMES = ("read", "write", "list", "note", "edit", "search")
+CHAT_PATH = "/v1/chat/completions"
 QUESTION = "Please. Begin with part-001.txt"
 
 
@@ -92,9 +88,10 @@ def meaning_of(script: Script) -> MeantAnswer | None:
         return None
     provider = Provider(scripts={script.name: script}, caches=False)
     body = msgspec.json.encode(_question(script.name))
-    route = Route(family="openai_chat", model=None, streams=False)
+    asked = route(CHAT_PATH)
+    assert asked is not None
     for number in (1, 2):  # a failure that happens once is over then
-        outgoing, kept = provider.answer(route, target="/v1/chat/completions", body=body, number=number)
+        outgoing, kept = provider.answer(asked, target=CHAT_PATH, body=body, number=number)
         if outgoing.status == 200 and kept.fault in (None, "sent-twice"):
             return _meant(parse(b"".join(outgoing.pieces)))
     step = script.steps[0] if script.steps else None
@@ -161,8 +158,7 @@ class GatewayAsked(msgspec.Struct, frozen=True, kw_only=True):
         base = self.url.rstrip("/")
         for version in _VERSIONS:
             base = base.removesuffix(version)
-        versioned = f"{base}/v1" if family in ("openai_chat", "openai_responses") else base
-        return Endpoint(profile=find_profile(family), base_url=versioned, key=self.key)
+        return Endpoint(profile=find_profile(family), base_url=base + FAMILIES[family].base_path, key=self.key)
 
     async def ask(self, case: str, *, family: FamilyName, transport: Transport) -> GatewayAnswer:
         """One question with tools, as a client of this family sends it; the answer is a stream."""
@@ -231,22 +227,9 @@ class _Listed(msgspec.Struct, frozen=True):
 
 CaseVerdict = Literal["right", "wrong", "error", "crash"]
 
-# A client that takes nothing but what the family's API sends, and the errors of each family.
-_READ: dict[str, Callable[[bytes], StreamReading]] = {
-    "openai_chat": read_chat,
-    "openai_responses": read_responses,
-    "anthropic_messages": read_messages,
-    "gemini": read_gemini,
-}
-
 
 class _ErrorBody(msgspec.Struct, frozen=True):
     error: ToldError
-
-
-def read_strictly(body: bytes, *, family: str) -> StreamReading:
-    """Raises BrokenRule for what this family's API would not send."""
-    return _READ[family](body)
 
 
 def told_error(body: bytes) -> str | None:
@@ -302,10 +285,10 @@ def judge_case(
         return _judged(answer, read=read, family=family, meant=meant)
 
     is_stream = answer.content_type.partition(";")[0].strip().lower() == "text/event-stream"
-    strict = judged(lambda body: read_strictly(body, family=family))
+    strict = judged(FAMILIES[family].read_strictly)
     if answer.status == 200 and not answer.failure and not is_stream:
         strict = ReaderVerdict("crash", f"the answer is of type `{answer.content_type}` and no stream")
-    naive = judged(lambda body: read_naively(body, family=family))
+    naive = judged(FAMILIES[family].read_naively)
     return CaseFound(case=case, family=family, upstream=upstream, strict=strict, naive=naive)
 
 
@@ -327,7 +310,7 @@ def _judged(
         return ReaderVerdict("crash", f"{type(error).__name__}: {error}")
     if reading.error:
         return ReaderVerdict("error", reading.error)
-    why = difference(reading, meant, has_ids=family != "gemini")
+    why = difference(reading, meant, has_ids=FAMILIES[family].has_ids)
     return ReaderVerdict("wrong", why) if why else ReaderVerdict("right")
 
 

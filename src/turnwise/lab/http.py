@@ -6,10 +6,11 @@ import hmac
 
 from aiohttp import web
 
+from turnwise.lab.families import FAMILIES, Route, has_doubled_version, is_strict_path, openai_chat, route
+from turnwise.lab.families.family import LabFamily
 from turnwise.lab.faults import JSON, Outgoing, refusal
 from turnwise.lab.provider import Provider, Received, listing, model_list, script_list
 from turnwise.lab.raw import dig, parse, text
-from turnwise.lab.routes import Route, has_doubled_version, is_strict_path, route
 from turnwise.lab.strict import Rejected
 
 # Long histories with files in them are part of what gets tested; whoever reaches loopback can fill the memory anyway.
@@ -73,7 +74,8 @@ class Site:
 
     def _reply(self, request: web.Request, *, found: Route, body: bytes) -> tuple[Outgoing, Received]:
         number = len(self._requests) + 1
-        refused = self._refuse_key(request, family=found.family)
+        family = FAMILIES[found.family]
+        refused = self._refuse_key(request, family=family)
         if refused is None:
             betas = request.headers.get("anthropic-beta", "")
             return self._provider.answer(found, target=request.path_qs, body=body, number=number, betas=betas)
@@ -87,27 +89,16 @@ class Site:
             body=body,
             refused=refused.message,
         )
-        return refusal(found.family, rejected=refused), kept
+        return refusal(family, rejected=refused), kept
 
-    def _refuse_key(self, request: web.Request, *, family: str) -> Rejected | None:
-        """Recorded: each family's 401. The key itself is never repeated, as some providers do."""
+    def _refuse_key(self, request: web.Request, *, family: LabFamily) -> Rejected | None:
         if self._key is None:
             return None
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
         given = [bearer, *(request.headers.get(name, "") for name in KEY_HEADERS), request.query.get("key", "")]
         if any(hmac.compare_digest(one.encode(), self._key.encode()) for one in given):
             return None
-        match family:
-            case "anthropic_messages":
-                return Rejected("invalid x-api-key", status=401)
-            case "gemini":
-                return Rejected(
-                    "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other "
-                    "valid authentication credential.",
-                    status=401,
-                )
-            case _:
-                return Rejected("Incorrect API key provided.", status=401)
+        return family.judge.wrong_key.of()
 
     async def _send(self, request: web.Request, *, outgoing: Outgoing, number: int) -> web.StreamResponse:
         response = web.StreamResponse(status=outgoing.status, headers=dict(outgoing.headers))
@@ -167,15 +158,15 @@ class Site:
         is_there = is_strict_path(request.path) if self._strict_paths else not has_doubled_version(request.path)
         if not request.path.endswith("/models") or not is_there:
             raise web.HTTPNotFound(text=f"the lab has no endpoint {request.path}; see GET /_lab/scripts\n")
-        refused = self._refuse_key(request, family=_lister(request))
+        # All ask at a path of the same name.
+        owns = [
+            one
+            for one in FAMILIES.values()
+            if one.is_own_list(frozenset(map(str.lower, request.headers)), request.path)
+        ]
+        family = owns[0] if owns else openai_chat.FAMILY
+        refused = self._refuse_key(request, family=family)
         if refused is not None:
-            outgoing = refusal(_lister(request), rejected=refused)
+            outgoing = refusal(family, rejected=refused)
             return web.Response(status=outgoing.status, body=b"".join(outgoing.pieces), content_type=JSON)
         return web.Response(body=model_list(self._provider.scripts), content_type=JSON)
-
-
-def _lister(request: web.Request) -> str:
-    """Whose form a refused list has: all three ask at a path of the same name."""
-    if "anthropic-version" in request.headers:
-        return "anthropic_messages"
-    return "gemini" if "/v1beta/" in request.path else "openai_chat"

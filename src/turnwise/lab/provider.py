@@ -8,18 +8,17 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from turnwise.lab import strict
-from turnwise.lab import thinking_binding as binding
 from turnwise.lab.caches import CacheUse, PromptCaches
-from turnwise.lab.faults import EVENT_STREAM, JSON, Outgoing, bend, refusal, sent_until, stream_of, unsaid_end
+from turnwise.lab.families import FAMILIES, Route, gemini
+from turnwise.lab.families.family import Conversation, LabFamily
+from turnwise.lab.faults import EVENT_STREAM, JSON, Outgoing, bend, refusal, sent_until, stream_of
 from turnwise.lab.raw import Raw, dump, parse, table, text
 from turnwise.lab.replay import RecordedConversation, Unexpected, find
 from turnwise.lab.replies import LabReply, next_reply, tokens, turns_in, with_cache_use, with_signature
-from turnwise.lab.request_reading import Conversation, read
-from turnwise.lab.routes import Route
 from turnwise.lab.script import FaultName, FaultPoint, Script
 from turnwise.lab.strict import ModelRules, Rejected
 from turnwise.lab.strict.dialects import ServerDialect
-from turnwise.lab.window import check_room
+from turnwise.lab.strict.thinking import Judged, ThinkingJudge
 from turnwise.lab.writer import room_of, writer_reply
 from turnwise.testing.frames import frames_of
 from turnwise.vocab import Frame, Part, Reasoning, Request, Response, Usage, UsageReported, calls_of, text_of
@@ -138,7 +137,7 @@ class Provider:
     ) -> tuple[Outgoing, Received]:
         """The reply to one request, and what is kept of both. `target` is the path with its query, `betas` what the header
         `anthropic-beta` says."""
-        family = find_family(route.family)
+        family = FAMILIES[route.family]
         kept = Received(
             number=number,
             family=route.family,
@@ -147,32 +146,32 @@ class Provider:
             streamed=route.streams,
             status=200,
             body=body,
-            request=decoded(family, body=body, target=target),
+            request=decoded(find_family(route.family), body=body, target=target),
             betas=betas,
         )
         try:
-            raw = parsed(body, route=route)
+            raw = parsed(body, route=route, family=family)
             kept = msgspec.structs.replace(
                 kept, model=route.model or model_of(raw), streamed=route.streams or table(raw).get("stream") is True
             )
             outgoing, kept = self._reply(family, raw=raw, kept=kept, target=target)
         except Rejected as rejected:
             kept = msgspec.structs.replace(kept, refused=rejected.message)
-            outgoing = refusal(route.family, rejected=rejected)
+            outgoing = refusal(family, rejected=rejected)
         return outgoing, msgspec.structs.replace(kept, status=outgoing.status)
 
-    def _reply(self, family: Family, *, raw: Raw, kept: Received, target: str) -> tuple[Outgoing, Received]:
+    def _reply(self, family: LabFamily, *, raw: Raw, kept: Received, target: str) -> tuple[Outgoing, Received]:
         if self.recording is not None:
             strict.check(family.name, body=raw, dialect=self.dialect)
-            return self._replay(self.recording, conversation=read(family.name, body=raw), kept=kept)
+            return self._replay(self.recording, conversation=family.read(table(raw)), kept=kept)
         script = self._script(kept, raw=raw)
         strict.check(family.name, body=raw, rules=rules_of(script, betas=kept.betas), dialect=self.dialect)
-        judged = binding.judge(family.name, body=raw, binding=script.binds, betas=kept.betas)
-        conversation = read(family.name, body=raw)
-        use = self._cached(script, raw=raw, kept=kept)
+        judged = strict.judge_thinking(family.name, body=raw, binding=script.binds, betas=kept.betas)
+        conversation = family.read(table(raw))
+        use = self._cached(script, family=family, raw=raw, kept=kept)
         size = len(kept.body) - use.marked
-        room = room_of(family.name, body=raw)
-        check_room(
+        room = room_of(raw)
+        strict.check_room(
             family.name,
             body=raw,
             model=kept.model,
@@ -189,7 +188,7 @@ class Provider:
             reply = next_reply(
                 script,
                 conversation=conversation,
-                family=family.name,
+                family=family,
                 streamed=kept.streamed,
                 prompt_bytes=size,
                 limit_tokens=room.output,
@@ -199,22 +198,22 @@ class Provider:
             reply = writer_reply(
                 script.writer,
                 conversation=conversation,
-                family=family.name,
+                family=family,
                 streamed=kept.streamed,
                 room=room,
                 prompt_bytes=size,
                 receipt=receipt,
             )
         reply = with_cache_use(reply, use=use)
-        if self.dialect is not None and self.dialect.signs_calls and family.name == "openai_chat":
-            reply = with_signature(reply)
+        if self.dialect is not None and self.dialect.signs_calls and family.dialect_signature is not None:
+            reply = with_signature(reply, sign_call=family.dialect_signature)
         request = kept.request or Request(model=kept.model, messages=(), stream=kept.streamed)
         if judged is not None:
             reply = bound_reply(reply, judged=judged)
-        outgoing = encoded(family, reply=reply, request=request, streamed=kept.streamed)
-        if judged is not None and judged.tells:
-            outgoing = with_transformations(outgoing, family=family.name, judged=judged)
-        if family.name == "gemini" and kept.streamed and "alt=sse" not in target and not reply.fault:
+        outgoing = encoded(find_family(family.name), reply=reply, request=request, streamed=kept.streamed)
+        if judged is not None and judged.tells and family.judge.thinking is not None:
+            outgoing = with_transformations(outgoing, thinking=family.judge.thinking, judged=judged)
+        if kept.streamed and family.array_unless not in target and not reply.fault:
             outgoing = as_array(outgoing)
         fault = reply.fault
         return outgoing, msgspec.structs.replace(
@@ -228,11 +227,11 @@ class Provider:
             dropped=() if judged is None else tuple(one.path for one in judged.dropped),
         )
 
-    def _cached(self, script: Script, *, raw: Raw, kept: Received) -> CacheUse:
+    def _cached(self, script: Script, *, family: LabFamily, raw: Raw, kept: Received) -> CacheUse:
         if self.caches is None or not script.caches:
             return CacheUse()
-        least = script.cache_least_tokens
-        return self.caches.ask(kept.number, kept.family, body=raw, model=kept.model, least_tokens=least)
+        least = family.least_cached_tokens if script.cache_least_tokens is None else script.cache_least_tokens
+        return self.caches.ask(kept.number, family.prompt(raw), model=kept.model, least_tokens=least)
 
     def began(self, number: int, *, status: int) -> None:
         """The reply to that request has begun to leave: its prompt is kept from now on, unless it failed."""
@@ -248,7 +247,7 @@ class Provider:
         script = self.scripts.get(self.playing or kept.model)
         if script is None or not script.speaks(kept.family):
             strict.check(kept.family, body=raw, dialect=self.dialect)
-            raise unknown_model(kept.family, model=kept.model)
+            raise FAMILIES[kept.family].judge.unknown_model.of(model=kept.model)
         return script
 
     def _replay(
@@ -277,20 +276,13 @@ def rules_of(script: Script, *, betas: str = "") -> ModelRules:
     )
 
 
-def parsed(body: bytes, *, route: Route) -> Raw:
+def parsed(body: bytes, *, route: Route, family: LabFamily) -> Raw:
     """The body, with the model that only the path names put in where the judge looks for it."""
     try:
         raw = parse(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        match route.family:
-            case "anthropic_messages":
-                message = f"The request body is not valid JSON: {error}"
-            case "gemini":
-                message = f"Invalid JSON payload received. {error}"
-            case _:
-                message = f"We could not parse the JSON body of your request. ({error})"
-        raise Rejected(message) from None
-    if isinstance(raw, dict) and route.model is not None and route.family != "gemini":
+        raise family.judge.no_json.of(error=error) from None
+    if isinstance(raw, dict) and route.model is not None and not family.model_in_path:
         return {**raw, "model": route.model}
     return raw
 
@@ -307,14 +299,14 @@ def decoded(family: Family, *, body: bytes, target: str) -> Request | None:
         return None
 
 
-def bound_reply(reply: LabReply, *, judged: binding.Judged) -> LabReply:
+def bound_reply(reply: LabReply, *, judged: Judged) -> LabReply:
     """With its thoughts bound to what the request shows. The lab thinks first, so nothing of a response stands before them."""
     parts = [bound_part(part, judged=judged) for part in reply.response.message.parts]
     message = msgspec.structs.replace(reply.response.message, parts=tuple(parts))
     return msgspec.structs.replace(reply, response=msgspec.structs.replace(reply.response, message=message))
 
 
-def bound_part(part: Part, *, judged: binding.Judged) -> Part:
+def bound_part(part: Part, *, judged: Judged) -> Part:
     if not isinstance(part, Reasoning) or part.opaque is None:
         return part
     fields = table(parse(part.opaque.json))
@@ -323,14 +315,10 @@ def bound_part(part: Part, *, judged: binding.Judged) -> Part:
     return msgspec.structs.replace(part, opaque=opaque)
 
 
-def with_transformations(outgoing: Outgoing, *, family: str, judged: binding.Judged) -> Outgoing:
-    """The report stands in the message that a stream begins with (Anthropic), or in the response that it ends with (OpenAI)."""
-    told = b'"input_transformations":' + dump(binding.transformations(family, judged.dropped)) + b","
-    opened, marks = b"{", (b"",)
-    if outgoing.content_type != JSON:
-        is_messages = family == "anthropic_messages"
-        opened = b'"message":{' if is_messages else b'"response":{'
-        marks = (b'"message_start"',) if is_messages else (b'"response.completed"', b'"response.incomplete"')
+def with_transformations(outgoing: Outgoing, *, thinking: ThinkingJudge, judged: Judged) -> Outgoing:
+    """The report stands in the message that a stream begins with, or in the response that it ends with."""
+    told = b'"input_transformations":' + dump([thinking.report(one) for one in judged.dropped]) + b","
+    opened, marks = (b"{", (b"",)) if outgoing.content_type == JSON else (thinking.told_in, thinking.told_with)
     pieces = [
         piece.replace(opened, opened + told, 1) if any(mark in piece for mark in marks) else piece
         for piece in outgoing.pieces
@@ -338,46 +326,28 @@ def with_transformations(outgoing: Outgoing, *, family: str, judged: binding.Jud
     return msgspec.structs.replace(outgoing, pieces=tuple(pieces))
 
 
-def unknown_model(family: str, *, model: str) -> Rejected:
-    """Recorded: openai_chat 404, openai_responses 400, anthropic 404, gemini 404."""
-    match family:
-        case "openai_responses":
-            message = f"The requested model '{model}' does not exist."
-            return Rejected(message, param="model", code="model_not_found")
-        case "anthropic_messages":
-            return Rejected(f"model: {model}", status=404)
-        case "gemini":
-            return Rejected(
-                f"models/{model} is not found for API version v1beta, or is not supported for generateContent. "
-                "Call ListModels to see the list of available models and their supported methods.",
-                status=404,
-            )
-        case _:
-            return Rejected(f"The model `{model}` does not exist or you do not have access to it.", status=404)
-
-
 def encoded(family: Family, *, reply: LabReply, request: Request, streamed: bool) -> Outgoing:
-    response = reply.response
+    response, own = reply.response, FAMILIES[family.name]
     before: tuple[bytes, ...] | None = None
     if not streamed:
         outgoing = Outgoing(status=200, content_type=JSON, pieces=(family.encode_body(response, request),))
     elif reply.wire is not None:
-        pieces = stream_of(reply.wire, family=family.name, response=response)
+        pieces = stream_of(reply.wire, family=own, response=response)
         outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple(pieces))
     else:
         encoder = family.stream_encoder(request)
-        frames = streamed_frames(family.name, response=response, piece=reply.piece)
+        frames = streamed_frames(own, response=response, piece=reply.piece)
         written = [encoder.encode(frame) for frame in frames]
         written.append(encoder.finish())
         if reply.fault is not None and reply.fault.at is not None:
             before = sent_until(reply.fault.at, frames=frames, written=written)
         if reply.ends_unsaid:
-            written.append(unsaid_end(family.name, response=response))
+            written += stream_of("\n".join(own.unsaid_end(response)), family=own, response=response)
         outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple([piece for piece in written if piece]))
     if reply.fault is None:
         return outgoing
     said = text_of(response.message) or called_with(response)
-    return bend(outgoing, fault=reply.fault, family=family.name, streamed=streamed, text=said, before=before)
+    return bend(outgoing, fault=reply.fault, family=own, streamed=streamed, text=said, before=before)
 
 
 def called_with(response: Response) -> str:
@@ -386,10 +356,10 @@ def called_with(response: Response) -> str:
     return next((one[1] for one in found if one is not None), "")
 
 
-def streamed_frames(family: str, *, response: Response, piece: int) -> list[Frame]:
-    """Anthropic says the prompt's tokens first, in `message_start`, and the rest at the end."""
+def streamed_frames(family: LabFamily, *, response: Response, piece: int) -> list[Frame]:
+    """With the prompt's tokens first and the rest at the end, where the family says them so."""
     frames = frames_of(response, piece=piece)
-    if family == "anthropic_messages" and response.usage is not None:
+    if family.usage_first and response.usage is not None:
         frames.insert(1, UsageReported(msgspec.structs.replace(response.usage, output_tokens=1, reasoning_tokens=0)))
     return frames
 
@@ -420,7 +390,7 @@ def model_list(scripts: Mapping[str, Script]) -> bytes:
     google = [
         {"name": f"models/{name}", "displayName": script.title, "supportedGenerationMethods": methods}
         for name, script in scripts.items()
-        if script.speaks("gemini")
+        if script.speaks(gemini.FAMILY.name)
     ]
     ends = {"first_id": listed[0]["id"], "last_id": listed[-1]["id"]} if listed else {}
     return dump({"object": "list", "data": listed, "has_more": False, **ends, "models": google})

@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 
 from turnwise.errors import CallerError
+from turnwise.lab.families import FAMILIES, RECORDED_AS
+from turnwise.lab.families.family import Conversation, SentMessage
 from turnwise.lab.raw import Raw, parse, table
-from turnwise.lab.request_reading import Conversation, SentMessage, read
 from turnwise.testing.recording_file import RecordedExchange
 
 NOT_COMPARED = {
@@ -30,7 +31,6 @@ UNREPLAYABLE = {
     "openai-responses-openai-stream-mirascope-async-stream": "three conversations in one file",
     "openai-responses-bedrock-mantle-plain-pydantic-ai-test-reused-tool-call-ids-gpt-5-5": "two turns in one file",
 }
-FAMILIES = {"anthropic": "anthropic_messages"}
 
 
 class ConversationFile(msgspec.Struct, frozen=True):
@@ -59,14 +59,14 @@ def load_recording(path: Path) -> RecordedConversation:
         file = msgspec.json.decode(path.read_bytes(), type=ConversationFile)
     except (OSError, msgspec.DecodeError) as error:
         raise CallerError(f"`{path}` is no recorded conversation: {error}") from None
-    family = FAMILIES.get(file.family, file.family)
+    family = RECORDED_AS.get(file.family, file.family)
     bodies: list[Raw] = [parse(bytes(exchange.request.body)) for exchange in file.exchanges]
     return RecordedConversation(
         name=path.stem,
         family=family,
         streamed=file.streamed,
         exchanges=file.exchanges,
-        asked=tuple([comparable(read(family, body=body)) for body in bodies]),
+        asked=tuple([comparable(FAMILIES[family].read(table(body))) for body in bodies]),
     )
 
 

@@ -1,14 +1,14 @@
 """The next response of a script: a function of what was said and of the script, of nothing else."""
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
 from turnwise.lab.caches import BYTES_A_TOKEN, CacheUse
+from turnwise.lab.families.family import Conversation, LabFamily, Offered, SentMessage
 from turnwise.lab.raw import Raw, dump, rows, table, text
-from turnwise.lab.request_reading import Conversation, Offered, SentMessage
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedStep, fill
-from turnwise.lab.thinking_binding import sign
 from turnwise.testing.frames import PIECE
 from turnwise.vocab import (
     ArgumentsState,
@@ -130,7 +130,7 @@ def next_reply(
     script: Script,
     *,
     conversation: Conversation,
-    family: str,
+    family: LabFamily,
     streamed: bool,
     prompt_bytes: int,
     receipt: int = 0,
@@ -168,7 +168,7 @@ def next_reply(
     return LabReply(
         response=response,
         step=place + 1,
-        wire=step.wire.get(family) if streamed else None,
+        wire=step.wire.get(family.name) if streamed else None,
         fault=fault,
         is_summary=summary,
     )
@@ -227,14 +227,12 @@ def silenced(script: Script, *, conversation: Conversation) -> bool:
             return False
 
 
-def default_finish(step: ScriptedStep, *, family: str) -> FinishReason:
+def default_finish(step: ScriptedStep, *, family: LabFamily) -> FinishReason:
     if any(call.cut_after is not None for call in step.calls):
         return FinishReason.LENGTH
     if step.calls:
         return FinishReason.TOOL_CALLS
-    # OpenAI's refusals end with `stop` (`completed`); Anthropic and Google have a word for them.
-    refused = step.refusal and family in ("anthropic_messages", "gemini")
-    return FinishReason.REFUSAL if refused else FinishReason.STOP
+    return FinishReason.REFUSAL if step.refusal and family.refuses_by_word else FinishReason.STOP
 
 
 def base_values(
@@ -271,15 +269,15 @@ def parts_of(
     values: dict[str, str | int],
     made: int,
     conversation: Conversation,
-    family: str,
+    family: LabFamily,
     streamed: bool,
 ) -> list[Part]:
     parts: list[Part] = []
     if step.reasoning:
-        parts.append(thought(fill(step.reasoning, values=values), made=made, family=family, sealed=conversation.sealed))
+        parts.append(family.thought(fill(step.reasoning, values=values), made, conversation.sealed))
     if step.text:
         parts.append(Text(fill(step.text, values=values)))
-    parts += [ProviderItem(item.family, item.kind, item.json) for item in step.items if item.family == family]
+    parts += [ProviderItem(item.family, item.kind, item.json) for item in step.items if item.family == family.name]
     if step.refusal:
         parts.append(Refusal(fill(step.refusal, values=values)))
     for number, call in enumerate(step.calls, start=1):
@@ -288,43 +286,28 @@ def parts_of(
         made_call = tool_call(
             call, id=id, values=values, tools=conversation.tools, family=family, raw=raw, streamed=streamed
         )
-        parts.append(signed(made_call, parts=parts) if family == "gemini" else made_call)
+        parts.append(signed(made_call, parts=parts, family=family))
     return parts
 
 
-def thought(said: str, *, made: int, family: str, sealed: bool) -> Reasoning:
-    """Signed as the family signs: Chat Completions does not, and Gemini signs the call that comes of it."""
-    match family:
-        case "anthropic_messages":
-            return Reasoning(said, Opaque(family, dump({"signature": sign(said)}).decode()))
-        case "openai_responses":
-            seal = {"encrypted_content": sign(said)} if sealed else {}
-            return Reasoning(said, Opaque(family, dump({"id": f"rs_lab_{made}", **seal}).decode()))
-        case _:
-            return Reasoning(said)
-
-
-def with_signature(reply: LabReply) -> LabReply:
-    """The first call carries a thought's signature as Gemini's Chat Completions hand it out: in `extra_content`."""
+def with_signature(reply: LabReply, *, sign_call: Callable[[str], Opaque]) -> LabReply:
+    """The first call carries a signature of its own."""
     message = reply.response.message
     first = next((part for part in message.parts if isinstance(part, ToolCall)), None)
     if first is None:
         return reply
-    extra = {"extra_content": {"google": {"thought_signature": sign(first.id)}}}
-    made = msgspec.structs.replace(first, opaque=Opaque("openai_chat", dump(extra).decode()))
+    made = msgspec.structs.replace(first, opaque=sign_call(first.id))
     parts = tuple([made if part is first else part for part in message.parts])
     response = msgspec.structs.replace(reply.response, message=msgspec.structs.replace(message, parts=parts))
     return msgspec.structs.replace(reply, response=response)
 
 
-def signed(call: ToolCall, *, parts: list[Part]) -> ToolCall:
-    """Gemini's first call after a thought carries the thought's signature."""
+def signed(call: ToolCall, *, parts: list[Part], family: LabFamily) -> ToolCall:
+    """Where calls carry the signature of a thought, the first one after it does."""
     thoughts = [part.text for part in parts if isinstance(part, Reasoning)]
-    if not thoughts or any(isinstance(part, ToolCall) for part in parts):
+    if family.call_signature is None or not thoughts or any(isinstance(part, ToolCall) for part in parts):
         return call
-    return msgspec.structs.replace(
-        call, opaque=Opaque("gemini", dump({"thoughtSignature": sign(thoughts[0])}).decode())
-    )
+    return msgspec.structs.replace(call, opaque=family.call_signature(thoughts[0]))
 
 
 def tool_call(
@@ -333,7 +316,7 @@ def tool_call(
     id: str,
     values: dict[str, str | int],
     tools: tuple[Offered, ...],
-    family: str,
+    family: LabFamily,
     raw: bool,
     streamed: bool,
 ) -> ToolCall:
@@ -344,14 +327,11 @@ def tool_call(
     whole = dump(arguments).decode()
     if call.cut_after is None:
         return ToolCall(id=id, name=name, arguments=whole)
-    if raw or family in ("openai_chat", "openai_responses"):
+    if raw or family.cut_calls == "text":
         return ToolCall(id=id, name=name, arguments=whole[: call.cut_after], state=ArgumentsState.TRUNCATED)
     kept = whole_keys(arguments, within=call.cut_after)
-    if family == "anthropic_messages" and streamed:
-        # The API holds a parameter back until it is whole: what came before it has been sent, the object is never closed.
-        # Source: docs.anthropic.com, "Fine-grained tool streaming".
+    if family.cut_calls == "held" and streamed:
         return ToolCall(id=id, name=name, arguments=dump(kept).decode()[:-1], state=ArgumentsState.TRUNCATED)
-    # A body, and Gemini always, hands out an object: it holds the keys that happened to be whole.
     return ToolCall(id=id, name=name, arguments=dump(kept).decode())
 
 

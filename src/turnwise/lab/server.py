@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from turnwise.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.errors import CallerError, ProviderFault
+from turnwise.lab.families import route
 from turnwise.lab.faults import Outgoing
 from turnwise.lab.provider import Provider, Received, counted
 from turnwise.lab.replay import load_recording
-from turnwise.lab.routes import route
 from turnwise.lab.script import Script, ScriptError, builtin_scripts, by_name, load_scripts
 from turnwise.lab.strict.dialects import builtin_dialects
 from turnwise.vocab import Fault, FaultKind

@@ -8,7 +8,7 @@ already it reads from the calls and results in the request.
 How each API hands out a call that its limit cut. Chat Completions and Responses: the raw text so far, streamed and not
 (OpenAI API reference, `length` and `incomplete`). Anthropic's stream: a parameter is held back until it is whole, unless the
 tool asks for `eager_input_streaming` (docs.anthropic.com, "Fine-grained tool streaming"); its body, and Gemini: an object
-with the keys that happened to be whole, unless its stream is asked for pieces (`gemini_pieces.py`).
+with the keys that happened to be whole, unless its stream is asked for pieces (`families/gemini.py`).
 """
 
 import json
@@ -20,11 +20,11 @@ from random import Random
 
 import msgspec
 
-from turnwise.lab.gemini_pieces import stream_in_pieces
+from turnwise.lab.families.family import CallSeen, Conversation, LabFamily, SentMessage
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
-from turnwise.lab.replies import BYTES_A_TOKEN, LabReply, filled, signed, thought, tokens
-from turnwise.lab.request_reading import CallSeen, Conversation, SentMessage
+from turnwise.lab.replies import BYTES_A_TOKEN, LabReply, filled, signed, tokens
 from turnwise.lab.script import Habit, Writer
+from turnwise.lab.strict import asked_output
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
 
 # How the scripted writer misbehaves while going on with a text of its own.
@@ -210,11 +210,10 @@ def files_of(writer: Writer) -> dict[str, str]:
     return files
 
 
-def room_of(family: str, *, body: Raw) -> TokenRoom:
-    """The limits in a request, under the names of its family; each is honoured wherever it stands."""
+def room_of(body: Raw) -> TokenRoom:
+    """The limits in a request of any family: each name is honoured wherever it stands."""
     fields = table(body)
     config = table(either(body, "generationConfig", "generation_config"))
-    limit = either({**config, **fields}, "max_completion_tokens", "max_output_tokens", "max_tokens", "maxOutputTokens")
     thinking = table(either(config, "thinkingConfig", "thinking_config"))
     budgets = (
         dig(body, "thinking", "budget_tokens"),
@@ -233,14 +232,14 @@ def room_of(family: str, *, body: Raw) -> TokenRoom:
         budget = A_LITTLE
     if "none" in words or dig(body, "thinking", "type") == "disabled":
         budget = 0
-    return TokenRoom(output=limit if isinstance(limit, int) else None, thinking=budget)
+    return TokenRoom(output=asked_output(body), thinking=budget)
 
 
 def writer_reply(
     writer: Writer,
     *,
     conversation: Conversation,
-    family: str,
+    family: LabFamily,
     streamed: bool,
     room: TokenRoom,
     prompt_bytes: int,
@@ -249,8 +248,8 @@ def writer_reply(
     """What the writer says to this conversation; `receipt` counts the very same requests before this one."""
     if writer.limit is not None:
         room = msgspec.structs.replace(room, output=min(writer.limit, room.output or writer.limit))
-    pieces = family == "gemini" and streamed and bool(conversation.eager)
-    if pieces:
+    plays_pieces = family.plays_pieces if streamed and conversation.eager else None
+    if plays_pieces is not None:
         writer = msgspec.structs.replace(writer, escapes=False)  # values have no spelling there
     made = sum(1 for one in conversation.said if one.role == "assistant") + 1
     wanted, said = intention(writer, conversation=conversation, limit_tokens=room.output)
@@ -261,17 +260,17 @@ def writer_reply(
     parts: list[Part] = []
     if thinking:
         thinking = pen.write(thinking)
-        parts.append(thought(thinking, made=made, family=family, sealed=conversation.sealed))
+        parts.append(family.thought(thinking, made, conversation.sealed))
     if said and (kept := pen.write(said)):
         parts.append(Text(kept))
     pens = pen.shared(len(wanted)) if writer.together else [pen] * len(wanted)
     for number, (call, own) in enumerate(zip(wanted, pens, strict=True), start=1):
-        raw = family in ("openai_chat", "openai_responses") or (streamed and call.name in conversation.eager)
+        raw = family.cut_calls == "text" or (streamed and call.name in conversation.eager)
         raw = raw and not writer.objects
-        held = family == "anthropic_messages" and streamed and not writer.objects
+        held = family.cut_calls == "held" and streamed and not writer.objects
         part = cut_call(call, id=f"call_{made}_{number}", pen=own, raw=raw, held=held)
         if part is not None:
-            parts.append(signed(part, parts=parts) if family == "gemini" else part)
+            parts.append(signed(part, parts=parts, family=family))
     used = [pen, *pens] if writer.together else [pen]
     written = sum([one.written for one in used])
     is_cut = any(one.cut for one in used)
@@ -287,7 +286,7 @@ def writer_reply(
         id=f"lab-writer-{made}",
         model="writer",
     )
-    wire = stream_in_pieces(response, piece=writer.piece) if pieces else None
+    wire = None if plays_pieces is None else plays_pieces(response, writer.piece)
     return LabReply(
         response=response,
         step=made,

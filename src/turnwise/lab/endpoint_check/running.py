@@ -18,6 +18,7 @@ from turnwise.endpoints.transport import HttpReply, HttpRequest, Transport
 from turnwise.lab.endpoint_check.judging import REFUSED, has_answered
 from turnwise.lab.endpoint_check.probes import INVENTED, MAX_WAITS, NO_KEY, OTHER_WAYS, PROBES, Probe, SoFar, is_counted
 from turnwise.lab.endpoint_check.shapes import BodyLook, LearnedField, Marks, Observed
+from turnwise.lab.families import FAMILIES
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived
@@ -269,8 +270,6 @@ BUSY = frozenset({FaultKind.RATE_LIMITED, FaultKind.OVERLOADED})
 # One such answer says all: what follows would fail in the same way.
 HOPELESS = frozenset({FaultKind.UNREACHABLE, FaultKind.AUTH, FaultKind.NOT_FOUND, FaultKind.QUOTA})
 
-SIGNED = frozenset({"gemini"})
-
 
 class Course(msgspec.Struct, kw_only=True):
     """How far a check has come. `requests` counts all that were sent; `endpoint` has the profile as learned. `pending` is the
@@ -385,7 +384,7 @@ class EndpointCheck:
             return
         with_id = Message("assistant", (msgspec.structs.replace(INVENTED, id=calls[0].id),))
         is_whole = all(call.state is ArgumentsState.COMPLETE for call in calls)
-        is_signed = endpoint.profile.family in SIGNED
+        is_signed = _signs_calls(endpoint)
         for one in [*([said] if is_whole else []), *([] if is_signed else [with_id])]:
             if is_counted(one, probes=PROBES, model=so_far.model, endpoint=endpoint):
                 self.course.so_far = msgspec.structs.replace(so_far, said=one)
@@ -394,7 +393,11 @@ class EndpointCheck:
 
     def _can_ask(self, probe: Probe) -> bool:
         """An invented call has no signature of a thought, which Gemini 3 insists on."""
-        return self._has_call or not probe.needs_call or self.course.endpoint.profile.family not in SIGNED
+        return self._has_call or not probe.needs_call or not _signs_calls(self.course.endpoint)
+
+
+def _signs_calls(endpoint: Endpoint) -> bool:
+    return FAMILIES[endpoint.profile.family].call_signature is not None
 
 
 def _with(endpoint: Endpoint, *, field: str, value: object) -> Endpoint:

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.assembly.heal import KINDS
+from turnwise.lab.families import FAMILIES
 from turnwise.vocab import (
     CALL_NOT_READ,
     NO_FINISH_REASON,
@@ -73,7 +74,6 @@ class LearnedField(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-CHAT = "openai_chat"
 # What ends a stream from outside of it.
 OF_THE_WAY = frozenset(
     {FaultKind.TIMEOUT, FaultKind.DISCONNECTED, FaultKind.UNREACHABLE, FaultKind.PROTOCOL, FaultKind.TOO_LARGE}
@@ -107,7 +107,7 @@ def _ways_of(observed: Observed, *, family: str) -> Iterator[str]:
     if marks.look != "stream":
         return
     finished = [place for place, frame in enumerate(frames) if isinstance(frame, Finished)]
-    if family == CHAT:
+    if FAMILIES[family].has_indexes:
         yield from _ways_of_calls([frame for frame in frames if isinstance(frame, ToolCallDelta)])
         yield from _ways_of_events(observed.events)
         if finished and not marks.has_done:

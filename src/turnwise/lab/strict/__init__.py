@@ -5,22 +5,21 @@ thread, the wording is from there, elsewhere it is ours after the API's document
 family make says which. What single servers refuse beyond their family is data: `dialects.toml`.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 import msgspec
 
-from turnwise.lab.raw import Raw
+from turnwise.lab.raw import Raw, dump, either, table
+from turnwise.lab.script import Binding
 from turnwise.lab.strict import anthropic_messages, gemini, openai_chat, openai_responses
 from turnwise.lab.strict.dialects import ServerDialect
-from turnwise.lab.strict.generations import check_generation
-from turnwise.lab.strict.verdicts import LENIENT_MODEL, ModelRules, Rejected, error_body
+from turnwise.lab.strict.thinking import Judged
+from turnwise.lab.strict.verdicts import LENIENT_MODEL, FamilyJudge, JudgedModel, ModelRules, Rejected
 
-CHECKS: dict[str, Callable[[Raw, ModelRules], None]] = {
-    "openai_chat": openai_chat.check,
-    "openai_responses": openai_responses.check,
-    "anthropic_messages": anthropic_messages.check,
-    "gemini": gemini.check,
+JUDGES: Mapping[str, FamilyJudge] = {
+    one.JUDGE.name: one.JUDGE for one in (openai_chat, openai_responses, anthropic_messages, gemini)
 }
+GENERATIONS: Mapping[str, JudgedModel] = {name: one for judge in JUDGES.values() for name, one in judge.models.items()}
 
 
 def check(family: str, *, body: Raw, rules: ModelRules = LENIENT_MODEL, dialect: ServerDialect | None = None) -> None:
@@ -28,16 +27,58 @@ def check(family: str, *, body: Raw, rules: ModelRules = LENIENT_MODEL, dialect:
 
     A `dialect` is that of one Chat Completions server: its own rules come first. Other families do not know it.
     """
-    if rules.generation:
-        check_generation(family, body, name=rules.generation)
-    if dialect is None or family != "openai_chat":
-        CHECKS[family](body, rules)
+    judge = JUDGES[family]
+    if rules.generation in judge.models:
+        judge.check_model(table(body), rules.generation, judge.models[rules.generation])
+    if dialect is None or not judge.has_dialects:
+        judge.check(body, rules)
         return
     dialect.check(body)
     try:
-        CHECKS[family](body, msgspec.structs.replace(rules, parts=dialect.parts))
+        judge.check(body, msgspec.structs.replace(rules, parts=dialect.parts))
     except Rejected as rejected:
         raise dialect.worded(rejected) from None
 
 
-__all__ = ["LENIENT_MODEL", "ModelRules", "Rejected", "check", "error_body"]
+def judge_thinking(family: str, *, body: Raw, binding: Binding, betas: str) -> Judged | None:
+    """None for a model that binds nothing. Raises Rejected where the model refuses what is stale."""
+    thinking = JUDGES[family].thinking
+    return thinking.judge(table(body), binding, betas) if binding and thinking is not None else None
+
+
+def check_room(
+    family: str, *, body: Raw, model: str, prompt_tokens: int, window_tokens: int | None, output_tokens: int | None
+) -> None:
+    """Raise Rejected where the prompt, or the prompt with the output that is asked for, is too much for the model."""
+    judge, asked = JUDGES[family], asked_output(body)
+    if output_tokens is not None and asked is not None and asked > output_tokens:
+        raise judge.output.of(asked=asked, limit=output_tokens, beyond=output_tokens + 1, model=model)
+    counted = asked or 0 if judge.with_output is not None else 0
+    if window_tokens is not None and prompt_tokens + counted > window_tokens:
+        form = judge.window if prompt_tokens > window_tokens else judge.with_output or judge.window
+        raise form.of(prompt=prompt_tokens, asked=counted, window=window_tokens, total=prompt_tokens + counted)
+
+
+def asked_output(body: Raw) -> int | None:
+    """The output limit that a request of any family names: each name is honoured wherever it stands."""
+    fields = {**table(either(body, "generationConfig", "generation_config")), **table(body)}
+    limit = either(fields, "max_completion_tokens", "max_output_tokens", "max_tokens", "maxOutputTokens")
+    return limit if isinstance(limit, int) else None
+
+
+def error_body(family: str, *, rejected: Rejected) -> bytes:
+    return dump(JUDGES[family].error(rejected))
+
+
+__all__ = [
+    "GENERATIONS",
+    "JUDGES",
+    "LENIENT_MODEL",
+    "ModelRules",
+    "Rejected",
+    "asked_output",
+    "check",
+    "check_room",
+    "error_body",
+    "judge_thinking",
+]

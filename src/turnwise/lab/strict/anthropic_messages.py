@@ -1,12 +1,15 @@
 """What api.anthropic.com checks in a Messages request."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from turnwise.lab.raw import Raw, rows, table, text
+import msgspec
+
+from turnwise.lab.raw import Raw, dig, rows, table, text
+from turnwise.lab.script import Binding
 from turnwise.lab.strict.cache_marks import check_marks, marks_of_messages
-from turnwise.lab.strict.verdicts import ModelRules, Rejected
-from turnwise.lab.thinking_binding import bound_in, sign
+from turnwise.lab.strict.thinking import Dropped, Judged, PrefixReader, ThinkingJudge, bound_in, sign
+from turnwise.lab.strict.verdicts import FamilyJudge, JudgedModel, ModelRules, RefusalForm, Rejected
 
 # What api.anthropic.com checks of a message of role `system` among the messages: instructions, and tools that come or go.
 #
@@ -476,3 +479,159 @@ def check_signatures(conversation: list[tuple[int, str, list[Raw]]]) -> None:
             bound = bound_in(signature)
             if signature != sign(thought) and (bound is None or not bound.is_of(thought)):
                 raise Rejected(f"messages.{position}.content.{index}: Invalid `signature` in `thinking` block")
+
+
+# What single models refuse of a request that the API takes from older ones.
+#
+# Sources, as of November 2026: Claude docs, "What's new in" and "Migration guide" of Opus 4.7, Opus 5, Opus 5.5, Sonnet 5,
+# Sonnet 5.5, Haiku 5.5, Fable 5, Fable 5.1 and Fable 5.2 (Mythos models are on the pages of Fable). Words that a page does not
+# quote are reported: tool choice in can1357/oh-my-pi#12939, sampling in BerriAI/litellm#26444 and #39631, effort in
+# UKGovernmentBEIS/inspect_ai#5254; those of `computer` and of `between_tools` are ours.
+
+COMPUTER = "computer_20251124"
+_TO_HIGH = ("low", "medium", "high")
+_FABLE = JudgedModel(thinking=("adaptive",), forced=False)
+
+MODELS: Mapping[str, JudgedModel] = {
+    "claude-opus-4-7": JudgedModel(thinking=("adaptive", "disabled")),
+    "claude-opus-5": JudgedModel(thinking=("adaptive", "disabled"), off_efforts=_TO_HIGH),
+    "claude-opus-5-5": JudgedModel(thinking=("adaptive",), forced=False, computer=False),
+    "claude-sonnet-5": JudgedModel(thinking=("adaptive", "disabled")),
+    "claude-sonnet-5-5": JudgedModel(
+        thinking=("adaptive", "between_tools"), off_efforts=_TO_HIGH, forced=False, computer=False
+    ),
+    "claude-haiku-5-5": JudgedModel(thinking=("adaptive", "disabled")),
+    "claude-fable-5": JudgedModel(thinking=("adaptive",)),
+    "claude-fable-5-1": _FABLE,
+    "claude-fable-5-2": msgspec.structs.replace(_FABLE, computer=False),
+}
+
+
+def check_model(fields: dict[str, Raw], _: str, found: JudgedModel) -> None:
+    """Raises Rejected for the first thing in a body that a model of `MODELS` refuses."""
+    type = text(table(fields.get("thinking")).get("type"))
+    effort = text(table(fields.get("output_config")).get("effort"))
+    if type and type not in found.thinking:
+        instead = "between_tools" if (type, found.thinking[-1]) == ("disabled", "between_tools") else "adaptive"
+        raise Rejected(
+            f'"thinking.type.{type}" is not supported for this model. Use "thinking.type.{instead}" and '
+            '"output_config.effort" to control thinking behavior.'
+        )
+    if type in ("disabled", "between_tools") and effort and effort not in found.off_efforts:
+        raise Rejected(
+            f'"thinking.type.{type}" is not supported with "output_config.effort" "{effort}" for this model.'
+        )
+    if effort and effort not in found.efforts:
+        raise Rejected(f"output_config.effort: Input should be {', '.join(map(repr, found.efforts))}")
+    for name in ("temperature", "top_p", "top_k"):
+        if fields.get(name) is not None and (name == "top_k" or fields[name] != 1):
+            raise Rejected(f"`{name}` is deprecated for this model.")
+    if not found.forced and table(fields.get("tool_choice")).get("type") in ("any", "tool"):
+        raise Rejected('tool_choice: type "tool" and "any" are not supported for this model.')
+    if not found.computer and any(table(tool).get("type") == COMPUTER for tool in rows(fields.get("tools"))):
+        raise Rejected(f"tools: `{COMPUTER}` is not supported for this model.")
+    messages = rows(fields.get("messages"))
+    if messages and table(messages[-1]).get("role") == "assistant":
+        raise Rejected(
+            "This model does not support assistant message prefill. The conversation must end with a user message."
+        )
+
+
+# Thinking that is bound to what stood before it (`thinking.py` has the sources).
+
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+DROPS = "drop_block"
+
+
+def judge_thinking(body: dict[str, Raw], binding: Binding, betas: str) -> Judged:
+    behaviour = _behaviour(body, binding=binding, betas=betas)
+    reader = PrefixReader(_as_blocks(body.get("system")), body.get("tools"))
+    for position, message in enumerate(rows(body.get("messages"))):
+        role = text(table(message).get("role"))
+        for index, block in enumerate(_as_blocks(table(message).get("content"))):
+            fields, path = table(block), f"messages.{position}.content.{index}"
+            match fields.get("type"):
+                case "thinking":
+                    bound = bound_in(text(fields.get("signature")))
+                    if not reader.judge(bound, thought=text(fields.get("thinking")), path=path):
+                        raise Rejected(f"{path}: Invalid `signature` in `thinking` block")
+                case "redacted_thinking":
+                    reader.judge(bound_in(text(fields.get("data"))), thought=None, path=path)
+                case _:
+                    reader.take(role, block)
+    stale = next((one for one in reader.dropped if one.reason == "prefix"), None)
+    if stale is not None and binding != "drops" and behaviour != DROPS:
+        raise Rejected(
+            f"{stale.path}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove "
+            f'the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "{DROPS}".'
+        )
+    return reader.judged(tells=_has_beta(betas))
+
+
+def _behaviour(body: dict[str, Raw], *, binding: Binding, betas: str) -> Raw:
+    """What the request asks for where a block does not match; the field is known only beside its header."""
+    thinking = table(body.get("thinking"))
+    if "block_binding" not in thinking:
+        return "error"
+    type = text(thinking.get("type"))
+    if binding == "uncontrolled" or type == "disabled" or not _has_beta(betas):
+        raise Rejected(f"thinking.{type}.block_binding: Extra inputs are not permitted")
+    behaviour = dig(thinking, "block_binding", "prefix_mismatch_behavior") or "error"
+    if behaviour not in ("error", DROPS):
+        raise Rejected(f"thinking.{type}.block_binding.prefix_mismatch_behavior: Input should be 'error' or '{DROPS}'")
+    return behaviour
+
+
+def _has_beta(betas: str) -> bool:
+    return BINDING_BETA in [one.strip() for one in betas.split(",")]
+
+
+def report_dropped(one: Dropped) -> Raw:
+    return {"type": "thinking_dropped", "path": one.path, "reason": f"{one.reason}_binding_mismatch"}
+
+
+def _as_blocks(content: Raw) -> list[Raw]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(rows(content))
+
+
+# docs.anthropic.com/en/api/errors
+ERROR_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+def error_object(rejected: Rejected) -> Raw:
+    type = rejected.type or ERROR_TYPES.get(rejected.status, "invalid_request_error")
+    return {"type": "error", "error": {"type": type, "message": rejected.message}, "request_id": "req_lab"}
+
+
+# Of window and output limit as in public issues: continuedev/continue 6080 and 11371, evalstate/fast-agent 621,
+# BerriAI/litellm 15715.
+JUDGE = FamilyJudge(
+    name="anthropic_messages",
+    check=check,
+    models=MODELS,
+    check_model=check_model,
+    thinking=ThinkingJudge(
+        judge=judge_thinking, report=report_dropped, told_in=b'"message":{', told_with=(b'"message_start"',)
+    ),
+    error_object=error_object,
+    no_json=RefusalForm("The request body is not valid JSON: {error}"),
+    wrong_key=RefusalForm("invalid x-api-key", status=401),
+    unknown_model=RefusalForm("model: {model}", status=404),
+    window=RefusalForm("prompt is too long: {prompt} tokens > {window} maximum"),
+    with_output=RefusalForm(
+        "input length and `max_tokens` exceed context limit: {prompt} + {asked} > {window}, decrease input length or "
+        "`max_tokens` and try again"
+    ),
+    output=RefusalForm(
+        "max_tokens: {asked} > {limit}, which is the maximum allowed number of output tokens for {model}"
+    ),
+)

@@ -3,8 +3,8 @@
 import re
 
 from turnwise.lab.raw import Raw, dump, either, rows, table, text
-from turnwise.lab.strict.verdicts import ModelRules, Rejected
-from turnwise.lab.thinking_binding import is_signature
+from turnwise.lab.strict.thinking import is_signature
+from turnwise.lab.strict.verdicts import FamilyJudge, ModelRules, RefusalForm, Rejected
 
 # Which fields Google's API knows where: proto JSON refuses any other, at any depth, and names the place in snake_case.
 
@@ -277,3 +277,43 @@ def check_signatures(contents: list[dict[str, Raw]]) -> None:
                 f"call `default_api:{name}` , position {position + 1}. Please refer to "
                 "https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
             )
+
+
+# google.rpc.Code
+ERROR_STATUSES = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def error_object(rejected: Rejected) -> Raw:
+    word = rejected.type or ERROR_STATUSES.get(rejected.status, "INVALID_ARGUMENT")
+    return {"error": {"code": rejected.status, "message": rejected.message, "status": word}}
+
+
+JUDGE = FamilyJudge(
+    name="gemini",
+    check=check,
+    error_object=error_object,
+    no_json=RefusalForm("Invalid JSON payload received. {error}"),
+    wrong_key=RefusalForm(
+        "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid "
+        "authentication credential.",
+        status=401,
+    ),
+    unknown_model=RefusalForm(
+        "models/{model} is not found for API version v1beta, or is not supported for generateContent. Call ListModels to see "
+        "the list of available models and their supported methods.",
+        status=404,
+    ),
+    window=RefusalForm("The input token count ({prompt}) exceeds the maximum number of tokens allowed ({window})."),
+    output=RefusalForm(  # recorded: Vertex AI
+        "Unable to submit request because it has a maxOutputTokens value of {asked} but the supported range is from 1 "
+        "(inclusive) to {beyond} (exclusive). Update the value and try again."
+    ),
+)

@@ -1,14 +1,21 @@
 """What api.openai.com checks in a Chat Completions request. `messages[i]` and `messages.[i]` are both its own spelling."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
 
 import msgspec
 
 from turnwise.lab.raw import Raw, dump, kind, parse, rows, table, text
 from turnwise.lab.strict.cache_marks import check_marks, marks_of_chat
-from turnwise.lab.strict.verdicts import ModelRules, Rejected
+from turnwise.lab.strict.verdicts import (
+    ALL_EFFORTS,
+    FamilyJudge,
+    JudgedModel,
+    ModelRules,
+    RefusalForm,
+    Rejected,
+)
 
 # Which tool choices OpenAI's two APIs take: a word, a tool that is on offer, or a set of such tools.
 #
@@ -506,3 +513,88 @@ def refuse_unanswered(open_ids: list[str], *, answered: dict[str, int]) -> None:
             f"The following tool_call_ids did not have response messages: {', '.join(missing)}",
             param="messages",
         )
+
+
+# What single models refuse of a request that the API takes from older ones.
+#
+# Sources, as of November 2026: OpenAI docs, "Using GPT-6", "Models" and "Deployment checklist".
+
+_ASTRA = JudgedModel(chat_efforts=ALL_EFFORTS[:-1])
+_LUNA = JudgedModel(efforts=("none", *ALL_EFFORTS), sampling="beside none")
+MODELS: Mapping[str, JudgedModel] = {
+    "gpt-5.6": _LUNA,
+    "gpt-6-luna": _LUNA,
+    "gpt-6-astra": _ASTRA,
+    "gpt-6.1-sol": _ASTRA,
+    "gpt-6.2-sol": _ASTRA,
+}
+
+
+def check_model(fields: dict[str, Raw], name: str, found: JudgedModel) -> None:
+    efforts = found.chat_efforts or found.efforts
+    check_gpt(
+        fields, found, name=name, effort=fields.get("reasoning_effort"), where="reasoning_effort", efforts=efforts
+    )
+
+
+def check_gpt(
+    fields: dict[str, Raw], found: JudgedModel, *, name: str, effort: Raw, where: str, efforts: tuple[str, ...]
+) -> None:
+    """Raises Rejected for what a model of `MODELS` refuses: an effort, named at `where`, or sampling."""
+    if effort is not None and effort not in efforts:
+        supported = ", ".join(f"'{one}'" for one in efforts[:-1])
+        raise Rejected(
+            f"Unsupported value: '{effort}' is not supported with the '{name}' model. Supported values are: {supported}, "
+            f"and '{efforts[-1]}'.",
+            param=where,
+            code="unsupported_value",
+        )
+    if found.sampling == "always" or (found.sampling == "beside none" and effort == "none"):
+        return
+    for field in ("temperature", "top_p", "top_logprobs"):
+        if fields.get(field) is not None and fields[field] != 1:
+            raise Rejected(f"Unsupported parameter: '{field}' is not supported with this model.", param=field)
+
+
+# platform.openai.com/docs/guides/error-codes; recorded: `server_error`, `insufficient_quota`, `requests`
+ERROR_TYPES = {429: "requests", 500: "server_error", 502: "server_error", 503: "server_error"}
+ERROR_CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
+
+
+def error_object(rejected: Rejected) -> Raw:
+    return {
+        "error": {
+            "message": rejected.message,
+            "type": rejected.type or ERROR_TYPES.get(rejected.status, "invalid_request_error"),
+            "param": rejected.param,
+            "code": rejected.code or ERROR_CODES.get(rejected.status),
+        }
+    }
+
+
+NO_JSON = RefusalForm("We could not parse the JSON body of your request. ({error})")
+WRONG_KEY = RefusalForm("Incorrect API key provided.", status=401)
+# Of window and output limit: recorded (DeepSeek), enoch3712/ExtractThinker 346, stackblitz-labs/bolt.diy 955.
+_WINDOW = RefusalForm(
+    "This model's maximum context length is {window} tokens. However, you requested {total} tokens ({prompt} in the messages, "
+    "{asked} in the completion). Please reduce the length of the messages or completion.",
+    param="messages",
+    code="context_length_exceeded",
+)
+JUDGE = FamilyJudge(
+    name="openai_chat",
+    check=check,
+    models=MODELS,
+    check_model=check_model,
+    has_dialects=True,
+    error_object=error_object,
+    no_json=NO_JSON,
+    wrong_key=WRONG_KEY,
+    unknown_model=RefusalForm("The model `{model}` does not exist or you do not have access to it.", status=404),
+    window=_WINDOW,
+    with_output=_WINDOW,
+    output=RefusalForm(
+        "max_tokens is too large: {asked}. This model supports at most {limit} completion tokens, whereas you provided {asked}.",
+        param="max_tokens",
+    ),
+)

@@ -1,18 +1,24 @@
 """What api.openai.com checks in a Responses request. The lab keeps nothing, so no earlier response can be named."""
 
-from turnwise.lab.raw import Raw, kind, rows, table, text
+from turnwise.lab.raw import Raw, dig, kind, rows, table, text
+from turnwise.lab.script import Binding
 from turnwise.lab.strict.openai_chat import (
+    MODELS,
+    NO_JSON,
+    WRONG_KEY,
     article,
     check_choice,
+    check_gpt,
     check_length,
     check_name,
     check_numbers,
     check_output,
     check_parameters,
     check_whole_number,
+    error_object,
 )
-from turnwise.lab.strict.verdicts import ModelRules, Rejected
-from turnwise.lab.thinking_binding import is_signature
+from turnwise.lab.strict.thinking import Dropped, Judged, PrefixReader, ThinkingJudge, bound_in, is_signature
+from turnwise.lab.strict.verdicts import FamilyJudge, JudgedModel, ModelRules, RefusalForm, Rejected
 
 ROLES = ("assistant", "system", "developer", "user")
 CHOICES = ("none", "auto", "required")
@@ -300,3 +306,57 @@ def check_encrypted(items: list[Raw]) -> None:
                 "Reason: Encrypted content could not be decrypted or parsed.",
                 code="invalid_encrypted_content",
             )
+
+
+def check_model(fields: dict[str, Raw], name: str, found: JudgedModel) -> None:
+    effort = table(fields.get("reasoning")).get("effort")
+    check_gpt(fields, found, name=name, effort=effort, where="reasoning.effort", efforts=found.efforts)
+
+
+def judge_thinking(body: dict[str, Raw], binding: Binding, betas: str) -> Judged:
+    """`instructions` stand behind the input, so they are no part of any prefix."""
+    del binding, betas  # stale thinking is always dropped
+    reader = PrefixReader(body.get("tools"), dig(body, "text", "format"))
+    items = body.get("input")
+    for position, item in enumerate(rows(items) if isinstance(items, list) else [items]):
+        fields = table(item)
+        sealed = fields.get("encrypted_content")
+        if fields.get("type") == "reasoning" and isinstance(sealed, str):
+            reader.judge(bound_in(sealed), thought=None, path=f"input.{position}", id=text(fields.get("id")))
+        else:
+            reader.take("", {key: value for key, value in fields.items() if key not in ("id", "status")} or item)
+    return reader.judged(tells=True)
+
+
+def report_dropped(one: Dropped) -> Raw:
+    return {"type": "reasoning", "id": one.id, "action": "removed", "reason": f"{one.reason}_mismatch"}
+
+
+JUDGE = FamilyJudge(
+    name="openai_responses",
+    check=check,
+    models=MODELS,
+    check_model=check_model,
+    thinking=ThinkingJudge(
+        judge=judge_thinking,
+        report=report_dropped,
+        told_in=b'"response":{',
+        told_with=(b'"response.completed"', b'"response.incomplete"'),
+    ),
+    error_object=error_object,
+    no_json=NO_JSON,
+    wrong_key=WRONG_KEY,
+    unknown_model=RefusalForm(
+        "The requested model '{model}' does not exist.", param="model", code="model_not_found"
+    ),  # recorded, with 400
+    window=RefusalForm(  # recorded
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        param="input",
+        code="context_length_exceeded",
+    ),
+    output=RefusalForm(
+        "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= {limit}, but got {asked} instead.",
+        param="max_output_tokens",
+        code="integer_above_max_value",
+    ),
+)

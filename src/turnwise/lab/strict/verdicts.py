@@ -1,8 +1,12 @@
-"""A refusal and how each family writes it."""
+"""A refusal, and the record of a family's judge: what its real API checks in a request, and in which words it refuses."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 import msgspec
 
-from turnwise.lab.raw import Raw, dump
+from turnwise.lab.raw import Raw
+from turnwise.lab.strict.thinking import ThinkingJudge
 
 
 class ModelRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,57 +48,56 @@ class Rejected(Exception):
         self.body = body
 
 
-# platform.openai.com/docs/guides/error-codes; recorded: `server_error`, `insufficient_quota`, `requests`
-OPENAI_TYPES = {429: "requests", 500: "server_error", 502: "server_error", 503: "server_error"}
-OPENAI_CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
-# docs.anthropic.com/en/api/errors
-ANTHROPIC_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    504: "timeout_error",
-    529: "overloaded_error",
-}
-# google.rpc.Code
-GOOGLE_STATUSES = {
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    429: "RESOURCE_EXHAUSTED",
-    500: "INTERNAL",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
+class RefusalForm(msgspec.Struct, frozen=True):
+    """A refusal whose words are to be filled in: `message` names the values in braces."""
+
+    message: str
+    status: int = 400
+    param: str | None = None
+    code: str | None = None
+
+    def of(self, **values: object) -> Rejected:
+        message = self.message.format_map(values)
+        return Rejected(message, status=self.status, param=self.param, code=self.code)
 
 
-def error_object(family: str, *, rejected: Rejected) -> object:
-    """The JSON that this family's API, or the server that refused, answers an error with."""
-    status = rejected.status
-    if rejected.body is not None:
-        return rejected.body
-    match family:
-        case "anthropic_messages":
-            error = {
-                "type": rejected.type or ANTHROPIC_TYPES.get(status, "invalid_request_error"),
-                "message": rejected.message,
-            }
-            return {"type": "error", "error": error, "request_id": "req_lab"}
-        case "gemini":
-            word = rejected.type or GOOGLE_STATUSES.get(status, "INVALID_ARGUMENT")
-            return {"error": {"code": status, "message": rejected.message, "status": word}}
-        case _:
-            return {
-                "error": {
-                    "message": rejected.message,
-                    "type": rejected.type or OPENAI_TYPES.get(status, "invalid_request_error"),
-                    "param": rejected.param,
-                    "code": rejected.code or OPENAI_CODES.get(status),
-                }
-            }
+ALL_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
-def error_body(family: str, *, rejected: Rejected) -> bytes:
-    return dump(error_object(family, rejected=rejected))
+class JudgedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """What one model takes. `thinking`: its types; `off_efforts`: the efforts beside which thinking may be off. `sampling`:
+    temperature and top_p other than 1, always, beside effort `none`, or never."""
+
+    thinking: tuple[str, ...] = ()
+    off_efforts: tuple[str, ...] = ALL_EFFORTS
+    efforts: tuple[str, ...] = ALL_EFFORTS
+    chat_efforts: tuple[str, ...] = ()  # in Chat Completions, if they are others
+    sampling: Literal["always", "beside none", "never"] = "never"
+    forced: bool = True
+    computer: bool = True
+
+
+class FamilyJudge(msgspec.Struct, frozen=True, kw_only=True):
+    """One family's real API, as a judge of requests. Each module of a family has one, named `JUDGE`."""
+
+    name: str
+    check: Callable[[Raw, ModelRules], None]  # raises Rejected for the first thing wrong with a body
+    # Models that refuse more than their API, and what checks a body by one of them: fields, the model's name, what it takes.
+    models: Mapping[str, JudgedModel] = {}
+    check_model: Callable[[dict[str, Raw], str, JudgedModel], None] = lambda fields, name, model: None
+    has_dialects: bool = False  # servers of this API have rules of their own (`dialects.toml`)
+    thinking: ThinkingJudge | None = None  # some of its models bind their thinking to what stood before it
+    error_object: Callable[[Rejected], Raw]  # how it writes an error
+
+    no_json: RefusalForm  # of `error`
+    wrong_key: RefusalForm  # recorded: each family's 401. The key itself is never repeated, as some providers do
+    unknown_model: RefusalForm  # of `model`
+    # The prompt is past the model's window, of `prompt`, `asked`, `window`, `total`; `with_output`: the output asked for is
+    # counted, too, and this is what the API says where the prompt alone would fit. The other APIs give what is left.
+    window: RefusalForm
+    with_output: RefusalForm | None = None
+    output: RefusalForm  # past the model's output limit, of `asked`, `limit`, `beyond`, `model`
+
+    def error(self, rejected: Rejected) -> Raw:
+        """The JSON that this family's API, or the server that refused, answers an error with."""
+        return self.error_object(rejected) if rejected.body is None else rejected.body

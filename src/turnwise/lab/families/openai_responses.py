@@ -1,9 +1,138 @@
-"""The Responses API, read strictly. Source: OpenAI's API reference, "Streaming events"."""
+"""The Responses API, as the lab plays it and as its clients read it."""
 
 import msgspec
 
-from turnwise.lab.readers.reader_result import StreamReading, ToldError
-from turnwise.lab.readers.strict_events import StrictEvent, arguments_object, events_of, rule, shaped
+from turnwise.lab.families.client_streams import (
+    StreamReading,
+    StrictEvent,
+    ToldError,
+    arguments_object,
+    events_of,
+    naive_events,
+    rule,
+    shaped,
+)
+from turnwise.lab.families.family import (
+    CallSeen,
+    Conversation,
+    LabFamily,
+    Offered,
+    ResultSeen,
+    SentMessage,
+    canonical,
+    files_of,
+    join,
+    plain,
+    texts_of,
+)
+from turnwise.lab.families.openai_chat import prompt_of_openai
+from turnwise.lab.raw import Raw, dig, dump, rows, table, text
+from turnwise.lab.strict.openai_responses import JUDGE
+from turnwise.lab.strict.thinking import sign
+from turnwise.lab.strict.verdicts import Rejected
+from turnwise.vocab import Opaque, Reasoning
+
+
+def read_responses(body: dict[str, Raw]) -> Conversation:
+    given = body.get("input")
+    said: list[SentMessage] = []
+    if isinstance(body.get("instructions"), str):
+        said.append(SentMessage(role="system", texts=(text(body.get("instructions")),)))
+    if isinstance(given, str):
+        said.append(SentMessage(role="user", texts=(given,)))
+    for item in rows(given):
+        one = responses_item(table(item))
+        if one is not None:
+            said.append(one)
+    more = [item.get("tools") for item in map(table, rows(given)) if item.get("type") == "additional_tools"]
+    tools = [table(tool) for offered in (body.get("tools"), *more) for tool in rows(offered)]
+    return Conversation(
+        said=join(said),
+        tools=tuple([Offered(name=text(tool.get("name")), schema=tool.get("parameters")) for tool in tools]),
+        forbids=body.get("tool_choice") == "none",
+        output_schema=dig(body.get("text"), "format", "schema"),
+        sealed="reasoning.encrypted_content" in rows(body.get("include")),
+    )
+
+
+def responses_item(item: dict[str, Raw]) -> SentMessage | None:
+    content, id = item.get("content"), text(item.get("call_id"))
+    match text(item.get("type")) or "message":
+        case "message":
+            match text(item.get("role")):
+                case "system" | "developer":
+                    return SentMessage(role="system", texts=texts_of(content))
+                case "assistant":
+                    return SentMessage(role="assistant", texts=texts_of(content))
+                case _:
+                    return SentMessage(role="user", texts=texts_of(content), files=files_of(content))
+        case "function_call":
+            call = CallSeen(id=id, name=text(item.get("name")), arguments=canonical(item.get("arguments")))
+            return SentMessage(role="assistant", calls=(call,))
+        case "custom_tool_call":
+            call = CallSeen(id=id, name=text(item.get("name")), arguments=text(item.get("input")))
+            return SentMessage(role="assistant", calls=(call,))
+        case "function_call_output" | "custom_tool_call_output":
+            return SentMessage(role="results", results=(ResultSeen(id=id, name="", content=plain(item.get("output"))),))
+        case _:
+            return None
+
+
+class NaiveItem(msgspec.Struct, frozen=True):
+    type: str
+    id: str = ""
+    call_id: str = ""
+    name: str = ""
+
+
+class NaiveReason(msgspec.Struct, frozen=True):
+    reason: str | None = None
+
+
+class NaiveResponse(msgspec.Struct, frozen=True):
+    error: ToldError | None = None
+    incomplete_details: NaiveReason | None = None
+
+
+class NaiveResponseEvent(msgspec.Struct, frozen=True):
+    type: str
+    item: NaiveItem = NaiveItem(type="")
+    item_id: str = ""
+    delta: str = ""
+    arguments: str = ""
+    message: str = ""
+    response: NaiveResponse = NaiveResponse()
+
+
+def read_naively(body: bytes) -> StreamReading:
+    text, refusal, finish, error = "", "", "", ""
+    calls: dict[str, list[str]] = {}
+    for event in naive_events(body, as_type=NaiveResponseEvent):
+        match event.type:
+            case "response.output_item.added" if event.item.type == "function_call":
+                calls[event.item.id] = [event.item.call_id, event.item.name, ""]
+            case "response.function_call_arguments.delta":
+                calls[event.item_id][2] += event.delta
+            case "response.function_call_arguments.done":
+                calls[event.item_id][2] = event.arguments
+            case "response.output_text.delta":
+                text += event.delta
+            case "response.refusal.delta":
+                refusal += event.delta
+            case "response.completed":
+                finish = "calls" if calls else "refused" if refusal else "stop"
+            case "response.incomplete":
+                details = event.response.incomplete_details
+                finish = "refused" if details is not None and details.reason == "content_filter" else "length"
+            case "response.failed":
+                error = event.response.error.message if event.response.error is not None else "it failed"
+            case "error":
+                error = event.message
+            case _:
+                pass
+    listed = [(call[0], call[1], call[2]) for call in calls.values()]
+    return StreamReading(text + refusal, listed, finish, error)
+
 
 _TERMINAL = {"response.completed": "completed", "response.incomplete": "incomplete", "response.failed": "failed"}
 _PIECES = {
@@ -64,7 +193,7 @@ class StrictResponseEvent(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-def read_responses(body: bytes) -> StreamReading:
+def read_strictly(body: bytes) -> StreamReading:
     """Raises BrokenRule."""
     answer = _ResponsesAnswer()
     for event in events_of(body):
@@ -185,3 +314,29 @@ class _ResponsesAnswer:
             return "refused" if why is not None and why.reason == "content_filter" else "length"
         refuses = any(part.refusal for found in self._items for part in found.item.content or ())
         return "calls" if calls else "refused" if refuses else "stop"
+
+
+def thought(said: str, made: int, sealed: bool) -> Reasoning:
+    seal = {"encrypted_content": sign(said)} if sealed else {}
+    return Reasoning(said, Opaque(JUDGE.name, dump({"id": f"rs_lab_{made}", **seal}).decode()))
+
+
+def error_event(rejected: Rejected) -> Raw:
+    code = rejected.code or "server_error"
+    return {"type": "error", "code": code, "message": rejected.message, "param": None, "sequence_number": 99}
+
+
+FAMILY = LabFamily(
+    judge=JUDGE,
+    routes=(("/responses", False),),
+    strict_paths="/v1/responses",
+    base_path="/v1",
+    read=read_responses,
+    prompt=prompt_of_openai,
+    thought=thought,
+    cut_calls="text",
+    names_events=True,
+    error_event=error_event,
+    read_naively=read_naively,
+    read_strictly=read_strictly,
+)

@@ -1,10 +1,44 @@
-"""Server-sent events, read as the standard has them and as the APIs send them: one JSON value an event, nothing unknown."""
+"""What clients make of a stream: a naive one believes every event, a strict one takes nothing but what the family's API sends.
 
+A strict client reads server-sent events as the standard has them and as the APIs send them: one JSON value an event, nothing
+unknown.
+"""
+
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from turnwise.lab.readers.reader_result import BrokenRule, ToldError
+
+class BrokenRule(Exception):
+    """What arrived is nothing that this family's API sends; the text says why."""
+
+
+class StreamReading(msgspec.Struct, frozen=True):
+    """`calls` are id, name and arguments as JSON text. `finish` is one word for all families (`calls`, `stop`, `length`,
+    `refused`, or the family's own), empty where the stream has no end. `error` is the server's own, in the family's shape."""
+
+    text: str
+    calls: Sequence[tuple[str, str, str]]
+    finish: str
+    error: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.finish)
+
+
+class ToldError(msgspec.Struct, frozen=True):
+    """An error as the families report it, as much of it as all have."""
+
+    message: str
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# --- a strict client
 
 DONE = b"[DONE]"
 Shape = TypeVar("Shape")
@@ -78,3 +112,13 @@ def rule(holds: bool, says: str) -> None:
     """Raises BrokenRule with the words where it does not hold."""
     if not holds:
         raise BrokenRule(says)
+
+
+# --- a naive client
+
+
+def naive_events(body: bytes, *, as_type: type[Shape]) -> list[Shape]:
+    """Raises ValueError where such a client would crash."""
+    lines = body.replace(b"\r\n", b"\n").split(b"\n")
+    data = [line[5:] for line in lines if line.startswith(b"data:") and line[5:].strip() != DONE]
+    return [msgspec.json.decode(one, type=as_type) for one in data]

@@ -1,0 +1,168 @@
+"""What the lab knows of an API family besides its judge: how its requests are read, how its answers are played, what its clients
+make of them. Each module of a family has one `LabFamily`, named `FAMILY`.
+
+Requests are read from raw JSON and not with the decoders of `wire/`, so that the lab understands a request on its own: enough
+to find the next step of a script or of a recording.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from turnwise.lab.caches import AnyPrompt
+from turnwise.lab.families.client_streams import StreamReading
+from turnwise.lab.raw import Raw, parse, rows, table, text
+from turnwise.lab.strict.verdicts import FamilyJudge, Rejected
+from turnwise.vocab import Opaque, Reasoning, Response
+
+
+class CallSeen(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+    arguments: str  # JSON with its keys sorted, or the text as it came where it is none
+
+
+class ResultSeen(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+    content: str
+
+
+class SentMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One side's words until the other's: an assistant's response, the results of its calls, or the user's texts."""
+
+    role: Literal["system", "user", "assistant", "results"]
+    texts: tuple[str, ...] = ()
+    calls: tuple[CallSeen, ...] = ()
+    results: tuple[ResultSeen, ...] = ()
+    files: int = 0
+
+
+class Offered(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    schema: Raw
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """`forbids` is tool choice none. `eager` holds the tools whose arguments a stream gives as they come
+    (Anthropic's `eager_input_streaming`; Gemini's `streamFunctionCallArguments` is about all). `sealed`: Responses
+    hands out `encrypted_content` only to those who ask for it."""
+
+    said: tuple[SentMessage, ...]
+    tools: tuple[Offered, ...] = ()
+    forbids: bool = False
+    output_schema: Raw = None
+    eager: frozenset[str] = frozenset()
+    sealed: bool = False
+
+
+def canonical(arguments: Raw) -> str:
+    """Arguments in one spelling: JSON with sorted keys; text that is no JSON as it came; nothing is {}."""
+    value = arguments
+    if isinstance(arguments, str):
+        try:
+            value = parse(arguments) if arguments.strip() else None
+        except msgspec.DecodeError:
+            return arguments
+    return msgspec.json.encode({} if value is None else value, order="sorted").decode()
+
+
+def plain(content: Raw) -> str:
+    """Text of a content field: a string, or the texts of its parts joined."""
+    if isinstance(content, str):
+        return content
+    return "".join([text(table(part).get("text")) for part in rows(content)])
+
+
+def texts_of(content: Raw) -> tuple[str, ...]:
+    if isinstance(content, str):
+        return (content,)
+    return tuple([text(table(part).get("text")) for part in rows(content) if isinstance(table(part).get("text"), str)])
+
+
+def files_of(content: Raw) -> int:
+    """Parts that are neither text nor a family's bookkeeping."""
+    return sum(
+        1 for part in rows(content) if not isinstance(table(part).get("text"), str) and "refusal" not in table(part)
+    )
+
+
+def join(said: list[SentMessage]) -> tuple[SentMessage, ...]:
+    """Neighbours of one role become one."""
+    joined: list[SentMessage] = []
+    for one in said:
+        if joined and joined[-1].role == one.role:
+            last = joined[-1]
+            joined[-1] = SentMessage(
+                role=one.role,
+                texts=last.texts + one.texts,
+                calls=last.calls + one.calls,
+                results=last.results + one.results,
+                files=last.files + one.files,
+            )
+        else:
+            joined.append(one)
+    return tuple(joined)
+
+
+class LabFamily(msgspec.Struct, frozen=True, kw_only=True):
+    """One API family, as the lab plays it and as its clients read it."""
+
+    judge: FamilyJudge
+    recorded_as: str = ""  # its name in older recordings
+
+    # its addresses
+    routes: tuple[
+        tuple[str, bool], ...
+    ]  # how paths end, with `MODEL` where they name the model; True: it asks for a stream
+    strict_paths: str  # the paths of the API itself
+    base_path: str = ""  # what its clients want behind the address of a server
+    is_own_list: Callable[[frozenset[str], str], bool] = lambda headers, path: (
+        False
+    )  # of models, asked with them at that path
+    model_in_path: bool = False  # and nowhere else
+
+    # its requests
+    read: Callable[[dict[str, Raw]], Conversation]
+    prompt: Callable[[Raw], AnyPrompt]  # as its provider's cache compares it
+    least_cached_tokens: int = 1024
+
+    # its answers
+    thought: Callable[[str, int, bool], Reasoning] = lambda said, made, sealed: Reasoning(
+        said
+    )  # signed as the family signs
+    call_signature: Callable[[str], Opaque] | None = (
+        None  # of the thought before it, on the first call; None: thoughts are signed
+    )
+    dialect_signature: Callable[[str], Opaque] | None = (
+        None  # on a first call, by servers of this API whose own rules ask for one
+    )
+    # What is handed out of a call that the output limit cut: its raw text; whole parameters, and in a stream no end of the
+    # object; or an object of them.
+    cut_calls: Literal["text", "held", "object"]
+    refuses_by_word: bool = False  # has a finish reason for refusals
+    plays_pieces: Callable[[Response, int], str] | None = (
+        None  # a stream with arguments in pieces, for requests that ask for it
+    )
+    array_unless: str = ""  # without this in the path a stream is one JSON array
+
+    # its streams
+    usage_first: bool = False  # the tokens of the prompt come at the start
+    names_events: bool = False
+    line_data: Callable[[str, Response], bytes] = lambda line, response: line.encode()  # of a line of a written stream
+    unsaid_end: Callable[[Response], tuple[str, ...]] = (
+        lambda response: ()
+    )  # the lines of an end without a finish reason
+    ping: str = ""  # the event that keeps a stream alive; empty: a comment does
+    error_event: Callable[[Rejected], Raw] | None = None  # reports an error in mid-stream; None: as a body does
+
+    # its clients
+    read_naively: Callable[[bytes], StreamReading]  # raises ValueError or LookupError where such a client would crash
+    read_strictly: Callable[[bytes], StreamReading]  # raises BrokenRule for what the API would not send
+    has_ids: bool = True  # each call has one
+    has_indexes: bool = False  # an index says to which call a piece belongs, and `[DONE]` ends a stream
+
+    @property
+    def name(self) -> str:
+        return self.judge.name
