@@ -44,7 +44,7 @@ NODES = {
     "settings": 6_800,
     "telemetry": 3_800,
     "terminal": 42_000,
-    "testing": 8_500,
+    "testing": 5_000,
     "tools": 49_900,
     "turn": 28_700,
     "vocab": 6_200,

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from journal import store_conformance
+from journal.store_conformance import Target
 from turnwise import Journal
-from turnwise.testing import FakeClock, journal_conformance
-from turnwise.testing.journal_conformance import Target
+from turnwise.testing import FakeClock
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -17,7 +18,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
 
 
 @pytest.mark.promise("keep:crash")
-@pytest.mark.parametrize("check", journal_conformance.ALONE, ids=lambda check: check.__name__.removeprefix("check_"))
+@pytest.mark.parametrize("check", store_conformance.ALONE, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_a_store_keeps_what_a_journal_promises(check: Callable[[Target], None], target: Target) -> None:
     """Proves: what is written stays, in order, once, whoever else writes; a turn that was taken over writes nothing more."""
     check(target)
@@ -25,7 +26,7 @@ def test_a_store_keeps_what_a_journal_promises(check: Callable[[Target], None], 
 
 def test_both_stores_answer_alike(tmp_path: Path, postgres_dsn: str) -> None:
     """Proves: totals, bills, entries and repairs are equal to the last digit, and in the same order."""
-    journal_conformance.check_same_answers(tmp_path / "j.db", postgres_dsn)
+    store_conformance.check_same_answers(tmp_path / "j.db", postgres_dsn)
     with (
         Journal(tmp_path / "j.db", clock=FakeClock()) as one,
         Journal(postgres_dsn, clock=FakeClock()) as two,
@@ -35,5 +36,5 @@ def test_both_stores_answer_alike(tmp_path: Path, postgres_dsn: str) -> None:
 
 def test_the_suite_is_whole() -> None:
     """Proves: no check is forgotten in the list that others run."""
-    names = {name for name in vars(journal_conformance) if name.startswith("check_")}
-    assert names == {check.__name__ for check in journal_conformance.ALONE} | {"check_same_answers"}
+    names = {name for name in vars(store_conformance) if name.startswith("check_")}
+    assert names == {check.__name__ for check in store_conformance.ALONE} | {"check_same_answers"}

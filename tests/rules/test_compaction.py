@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pairing import pairing_faults
 from turnwise.rules.budget import PromptSize, measured, message_bytes
 from turnwise.rules.compaction import (
     BEGINNING_LEFT_OUT,
@@ -26,7 +27,6 @@ from turnwise.rules.compaction import (
     users_that_stay,
     weighed,
 )
-from turnwise.testing.pairing import pairing_faults
 from turnwise.vocab import (
     FinishReason,
     Message,

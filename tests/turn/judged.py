@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import strategies as st
 
+from pairing import pairing_faults
 from turn.drawn_events import STRAY, most_requests, next_event
 from turn.wire_prefix import Wire, check_prefixes, read_wire
 from turnwise.lab.raw import parse
 from turnwise.lab.strict import ModelRules
 from turnwise.lab.strict import check as judge
 from turnwise.rules.last_step import OUTCOMES
-from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.commands import Ask, Command, FinishTurn, RunHooks, RunTools, SendRequest, Wait
 from turnwise.turn.config import TurnConfig, TurnResult

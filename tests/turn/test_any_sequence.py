@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pairing import pairing_faults
 from turn.drawn import starts
 from turn.drawn_events import next_event
 from turn.judged import Judged
 from turn.playing import session_messages
 from turnwise.rules.history import heal
-from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.commands import FinishTurn, SendRequest
 from turnwise.turn.events import MessageArrived, TurnStarted
 from turnwise.turn.machine import Turn, fold_session

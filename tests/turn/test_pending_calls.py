@@ -4,11 +4,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from pairing import pairing_faults
 from tables import each
 from turn.playing import ASK, CONFIG, READ, Played, call, done, play, results_in, says
 from turnwise.errors import CallerError
 from turnwise.rules.history import check_input, waiting_calls
-from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import FinishTurn, PlannedCall, RunHooks, RunTools, SendRequest
 from turnwise.turn.events import (

@@ -6,9 +6,9 @@ Events in, commands out.
 import pytest
 from msgspec.structs import replace
 
+from pairing import pairing_faults
 from turn.playing import ASK, CONFIG, call, play, results_in, says
 from turn.test_pending_calls import PENDING, WORD, YES, handed_in, play_started
-from turnwise.testing.pairing import pairing_faults
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.pending_calls import listed_digests

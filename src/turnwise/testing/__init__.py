@@ -1,4 +1,4 @@
-"""Fakes that are part of the product: scripted models and transports, a fake clock, conformance suites."""
+"""Fakes that are part of the product: scripted models and transports, a fake clock, a conformance suite."""
 
 import importlib
 from typing import TYPE_CHECKING

@@ -12,6 +12,7 @@ import pytest
 
 import postgres_server
 from flat_agents import flat_agent
+from journal.store_conformance import begin, result, sent
 from postgres_server import NoPostgres, find_programs
 from tables import each
 from turnwise import Journal, tool
@@ -22,7 +23,6 @@ from turnwise.journal.postgres.connection import connect, read_address
 from turnwise.journal.postgres.schema import SCHEMA_VERSION, UPGRADES, Upgrades, bring_up_to_date, version_of
 from turnwise.journal.postgres.store import PostgresStore
 from turnwise.testing import FakeClock, ScriptedModel, call
-from turnwise.testing.journal_conformance import begin, result, sent
 from turnwise.vocab.file_names import shown_name
 from waits import HANG_S
 

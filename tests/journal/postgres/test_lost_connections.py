@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from journal.cutting_proxy import Cut, CuttingProxy
+from journal.store_conformance import NOW, begin, ended, entry, result, sent, started
 from postgres_server import PostgresServer
 from turnwise import Journal
 from turnwise.errors import JournalFailed
@@ -17,7 +18,6 @@ from turnwise.journal.postgres.connection import Waits
 from turnwise.journal.postgres.store import PostgresStore
 from turnwise.journal.turn_writer import TurnJournal
 from turnwise.testing import FakeClock
-from turnwise.testing.journal_conformance import NOW, begin, ended, entry, result, sent, started
 from waits import HANG_S
 
 CUTS: tuple[Cut, ...] = get_args(Cut)

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from journal.store_conformance import begin, result, sent, started
 from turnwise import Journal
 from turnwise.base.activity import Activity
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.owners import Claim
-from turnwise.testing.journal_conformance import begin, result, sent, started
 from turnwise.workers.queue import TurnQueue, WorkerTerms
 
 ONE = WorkerTerms(name="worker@one:1:1", agents=("helper",))

@@ -1,13 +1,13 @@
 """One suite for every store that keeps a journal: the same calls give the same answers, whatever keeps them.
 
 Each `check_` takes the target of a journal that is not there yet (a path, or the address of an empty database), and raises
-AssertionError where something does not hold. Run them from your test framework; the stores of this package run them in
-`tests/journal/test_journal_stores.py`.
+AssertionError where something does not hold. `test_journal_stores.py` runs them.
 """
 
 import asyncio
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -53,6 +53,7 @@ from turnwise.vocab import (
 )
 from turnwise.vocab.file_names import shown_name
 
+TESTS = Path(__file__).resolve().parents[1]
 Target = Path | str
 NOW = 1_700_000_000.0
 HANG_S = 300.0  # only a process that hangs waits this long
@@ -514,7 +515,7 @@ _WRITER = """
 import json, sys
 from turnwise.errors import CallerError
 from turnwise.base.clock import SystemClock
-from turnwise.testing.journal_conformance import Journal, begin, sent
+from journal.store_conformance import Journal, begin, sent
 
 given = json.loads(sys.stdin.readline())
 journal = Journal(given["target"], clock=SystemClock())
@@ -541,6 +542,7 @@ def _writer(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
     )
     assert child.stdin is not None
     given = {"target": str(target), "name": name, "count": count, "session": session or f"s{name}", "waits": waits}
