@@ -1,7 +1,7 @@
 """What api.openai.com checks in a Chat Completions request. `messages[i]` and `messages.[i]` are both its own spelling."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -24,6 +24,34 @@ from turnwise.lab.strict.verdicts import (
 # and for an unknown type as those of the tools themselves.
 
 
+def missing(where: str) -> Rejected:
+    return Rejected(f"Missing required parameter: '{where}'.", param=where, code="missing_required_parameter")
+
+
+def wrong_type(value: Raw, expected: str, *, where: str) -> Rejected:
+    message = f"Invalid type for '{where}': expected {expected}, but got {article(value)} instead."
+    return Rejected(message, param=where, code="invalid_type")
+
+
+def article(value: Raw) -> str:
+    word = kind(value)
+    return word if word == "null" else f"{'an' if word[0] in 'aio' else 'a'} {word}"
+
+
+def check_text(value: Raw, *, where: str) -> None:
+    """A text that has to be there."""
+    if value is None:
+        raise missing(where)
+    if not isinstance(value, str):
+        raise wrong_type(value, "a string", where=where)
+
+
+def not_among(word: str, words: Sequence[str], *, where: str) -> Rejected:
+    *most, last = [f"'{one}'" for one in words]
+    supported = ", ".join(most) + (", and " if len(most) > 1 else " and ") + last
+    return Rejected(f"Invalid value: '{word}'. Supported values are: {supported}.", param=where, code="invalid_value")
+
+
 Api = Literal["chat", "responses"]
 NAMED = ("function", "custom")
 MODES = ("auto", "required")
@@ -33,18 +61,10 @@ def check_choice(choice: Raw, *, tools: Raw, api: Api, words: Collection[str]) -
     """Raises Rejected for a choice that no response could obey; `words` are those that stand for themselves."""
     if isinstance(choice, str):
         if choice not in words:
-            raise Rejected(
-                f"Invalid value: '{choice}'. Supported values are: 'none', 'auto', and 'required'.",
-                param="tool_choice",
-                code="invalid_value",
-            )
+            raise not_among(choice, ("none", "auto", "required"), where="tool_choice")
         return
     if not isinstance(choice, dict):
-        raise Rejected(
-            f"Invalid type for 'tool_choice': expected one of a string or object, but got {_article(choice)} instead.",
-            param="tool_choice",
-            code="invalid_type",
-        )
+        raise wrong_type(choice, "one of a string or object", where="tool_choice")
     if choice.get("type") == "allowed_tools":
         _check_allowed(choice, tools=tools, api=api)
     else:
@@ -56,14 +76,10 @@ def _check_allowed(choice: dict[str, Raw], *, tools: Raw, api: Api) -> None:
     allowed = table(choice.get("allowed_tools")) if api == "chat" else choice
     mode = allowed.get("mode")
     if mode not in MODES:
-        raise Rejected(
-            f"Invalid value: '{text(mode)}'. Supported values are: 'auto' and 'required'.",
-            param=f"{where}.mode",
-            code="invalid_value",
-        )
+        raise not_among(text(mode), MODES, where=f"{where}.mode")
     named = rows(allowed.get("tools"))
     if not named:
-        raise _missing(f"{where}.tools")
+        raise missing(f"{where}.tools")
     for position, one in enumerate(named):
         _check_tool(table(one), tools=tools, api=api, where=f"{where}.tools[{position}]")
 
@@ -71,14 +87,14 @@ def _check_allowed(choice: dict[str, Raw], *, tools: Raw, api: Api) -> None:
 def _check_tool(choice: dict[str, Raw], *, tools: Raw, api: Api, where: str) -> None:
     type = text(choice.get("type"))
     if not type:
-        raise _missing(f"{where}.type")
+        raise missing(f"{where}.type")
     offered = [table(tool) for tool in rows(tools)]
     if type not in NAMED:
         _check_type(type, offered=offered, api=api, where=where)
         return
     if api == "chat":
         if not isinstance(choice.get(type), dict):
-            raise _missing(f"{where}.{type}")
+            raise missing(f"{where}.{type}")
         offered = [table(tool.get(type)) for tool in offered if tool.get("type") == type]
         name = text(table(choice[type]).get("name"))
     else:
@@ -91,21 +107,9 @@ def _check_tool(choice: dict[str, Raw], *, tools: Raw, api: Api, where: str) -> 
 def _check_type(type: str, *, offered: list[dict[str, Raw]], api: Api, where: str) -> None:
     """A tool of the provider, by its type alone. Chat Completions has none."""
     if api == "chat":
-        raise Rejected(
-            f"Invalid value: '{type}'. Supported values are: 'function', 'allowed_tools', and 'custom'.",
-            param=f"{where}.type",
-            code="invalid_value",
-        )
+        raise not_among(type, ("function", "allowed_tools", "custom"), where=f"{where}.type")
     if type not in [tool.get("type") for tool in offered]:
         raise Rejected(f"Tool choice '{type}' not found in 'tools' parameter.", param="tool_choice")
-
-
-def _missing(where: str) -> Rejected:
-    return Rejected(f"Missing required parameter: '{where}'.", param=where, code="missing_required_parameter")
-
-
-def _article(value: Raw) -> str:
-    return f"{'an' if kind(value)[0] in 'aio' else 'a'} {kind(value)}"
 
 
 # What api.openai.com checks in the names and schemas of tools and of structured output, in Chat Completions and Responses.
@@ -118,7 +122,7 @@ NAME_CHARACTERS = 64
 def check_name(name: Raw, *, where: str) -> None:
     """A tool's or an output's name. Reported: swagger-mcp#13, llama_index#16093, mcp-use#90."""
     if not isinstance(name, str):
-        raise Rejected(f"Missing required parameter: '{where}'.", param=where, code="missing_required_parameter")
+        raise missing(where)
     check_length(name, where=where, limit=NAME_CHARACTERS)
     if not NAME.fullmatch(name):
         raise Rejected(
@@ -161,9 +165,7 @@ def check_output(described: dict[str, Raw], *, where: str, param: str) -> None:
     check_name(described.get("name"), where=f"{where}.name")
     schema = described.get("schema")
     if not isinstance(schema, dict):
-        raise Rejected(
-            f"Missing required parameter: '{where}.schema'.", param=f"{where}.schema", code="missing_required_parameter"
-        )
+        raise missing(f"{where}.schema")
     problem = next(not_strict(schema), "") if described.get("strict") is True else ""
     if problem:
         raise Rejected(f"Invalid schema for response_format '{text(described.get('name'))}': {problem}", param=param)
@@ -205,7 +207,7 @@ def check(body: Raw, rules: ModelRules) -> None:
     if not text(body.get("model")):
         raise Rejected("you must provide a model parameter")
     if "messages" not in body:
-        raise Rejected("Missing required parameter: 'messages'.", param="messages", code="missing_required_parameter")
+        raise missing("messages")
     messages = array(body["messages"], where="messages")
     check_numbers(body)
     check_limits(body)
@@ -219,11 +221,7 @@ def check(body: Raw, rules: ModelRules) -> None:
 
 def array(value: Raw, *, where: str) -> list[Raw]:
     if not isinstance(value, list):
-        raise Rejected(
-            f"Invalid type for '{where}': expected an array of objects, but got {article(value)} instead.",
-            param=where,
-            code="invalid_type",
-        )
+        raise wrong_type(value, "an array of objects", where=where)
     if not value:
         raise Rejected(
             f"Invalid '{where}': empty array. Expected an array with minimum length 1, but got an empty array instead.",
@@ -231,11 +229,6 @@ def array(value: Raw, *, where: str) -> list[Raw]:
             code="empty_array",
         )
     return value
-
-
-def article(value: Raw) -> str:
-    word = kind(value)
-    return word if word == "null" else f"{'an' if word[0] in 'aio' else 'a'} {word}"
 
 
 def check_numbers(body: dict[str, Raw]) -> None:
@@ -278,11 +271,7 @@ def check_whole_number(value: Raw, *, where: str, least: int) -> None:
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Rejected(
-            f"Invalid type for '{where}': expected an integer, but got {article(value)} instead.",
-            param=where,
-            code="invalid_type",
-        )
+        raise wrong_type(value, "an integer", where=where)
     if value < least:
         raise Rejected(
             f"Invalid '{where}': integer below minimum value. Expected a value >= {least}, but got {value} instead.",
@@ -295,8 +284,7 @@ def check_format(format: Raw) -> None:
     if table(format).get("type") == "json_schema":
         described = table(format).get("json_schema")
         if not isinstance(described, dict):
-            where = "response_format.json_schema"
-            raise Rejected(f"Missing required parameter: '{where}'.", param=where, code="missing_required_parameter")
+            raise missing("response_format.json_schema")
         check_output(described, where="response_format.json_schema", param="response_format")
 
 
@@ -313,24 +301,19 @@ def check_tools(body: dict[str, Raw]) -> None:
     choice = body.get("tool_choice")
     if choice is None:
         return
-    if isinstance(choice, str):
+    if isinstance(choice, str) or names:
         check_choice(choice, tools=body.get("tools"), api="chat", words=CHOICES)
     if not names:
         raise Rejected(
             "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
             param="tool_choice",
         )
-    check_choice(choice, tools=body.get("tools"), api="chat", words=CHOICES)
 
 
 def check_tool(tool: Raw, *, where: str) -> str:
     type = text(table(tool).get("type"))
-    if type not in ("function", "custom"):
-        raise Rejected(
-            f"Invalid value: '{type}'. Supported values are: 'function' and 'custom'.",
-            param=f"{where}.type",
-            code="invalid_value",
-        )
+    if type not in NAMED:
+        raise not_among(type, NAMED, where=f"{where}.type")
     inner = table(table(tool).get(type))
     name = inner.get("name")
     check_name(name, where=f"{where}.{type}.name")
@@ -348,11 +331,7 @@ def check_message(message: Raw, *, position: int, more_parts: tuple[str, ...] = 
     fields = table(message)
     role = text(fields.get("role"))
     if role not in ROLES:
-        raise Rejected(
-            f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', and 'developer'.",
-            param=f"messages[{position}].role",
-            code="invalid_value",
-        )
+        raise not_among(role, ROLES, where=f"messages[{position}].role")
     content = fields.get("content")
     calls = fields.get("tool_calls")
     instead = ("refusal", "function_call", "audio")
@@ -362,12 +341,7 @@ def check_message(message: Raw, *, position: int, more_parts: tuple[str, ...] = 
             "Invalid value for 'content': expected a string, got null.", param=f"messages.[{position}].content"
         )
     if content is not None and not isinstance(content, str | list):
-        raise Rejected(
-            f"Invalid type for 'messages[{position}].content': expected one of a string or array of objects, "
-            f"but got {article(content)} instead.",
-            param=f"messages[{position}].content",
-            code="invalid_type",
-        )
+        raise wrong_type(content, "one of a string or array of objects", where=f"messages[{position}].content")
     if isinstance(content, list):
         for index, part in enumerate(array(content, where=f"messages[{position}].content")):
             if text(table(part).get("type")) in more_parts:
@@ -376,11 +350,10 @@ def check_message(message: Raw, *, position: int, more_parts: tuple[str, ...] = 
     if calls is not None:
         for index, call in enumerate(array(calls, where=f"messages[{position}].tool_calls")):
             check_call(call, where=f"messages[{position}].tool_calls[{index}]")
+    id = text(fields.get("tool_call_id"))
     if role == "tool":
-        check_length(
-            text(fields.get("tool_call_id")), where=f"messages[{position}].tool_call_id", limit=CALL_ID_CHARACTERS
-        )
-    if role == "tool" and not text(fields.get("tool_call_id")):
+        check_length(id, where=f"messages[{position}].tool_call_id", limit=CALL_ID_CHARACTERS)
+    if role == "tool" and not id:
         raise Rejected(
             "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'.",
             param=f"messages.[{position}].tool_call_id",
@@ -391,14 +364,9 @@ def check_part(part: Raw, *, role: str, position: int, where: str) -> None:
     fields = table(part)
     type = text(fields.get("type"))
     if not type:
-        raise Rejected(
-            f"Missing required parameter: '{where}.type'.", param=f"{where}.type", code="missing_required_parameter"
-        )
+        raise missing(f"{where}.type")
     if type not in PARTS:  # openai-dotnet#396
-        supported = ", ".join(f"'{name}'" for name in PARTS[:-1]) + f", and '{PARTS[-1]}'"
-        raise Rejected(
-            f"Invalid value: '{type}'. Supported values are: {supported}.", param=f"{where}.type", code="invalid_value"
-        )
+        raise not_among(type, PARTS, where=f"{where}.type")
     if type == "image_url" and role != "user":  # OpenHands#7700, openai-node#1030
         raise Rejected(
             f"Invalid 'messages[{position}]'. Image URLs are only allowed for messages with role 'user', "
@@ -406,61 +374,34 @@ def check_part(part: Raw, *, role: str, position: int, where: str) -> None:
             param=f"messages[{position}]",
             code="invalid_value",
         )
-    words = fields.get("text")
-    if type == "text" and words is None:
-        raise Rejected(
-            f"Missing required parameter: '{where}.text'.", param=f"{where}.text", code="missing_required_parameter"
-        )
-    if type == "text" and not isinstance(words, str):
-        raise Rejected(
-            f"Invalid type for '{where}.text': expected a string, but got {article(words)} instead.",
-            param=f"{where}.text",
-            code="invalid_type",
-        )
+    if type == "text":
+        check_text(fields.get("text"), where=f"{where}.text")
 
 
 def check_call(call: Raw, *, where: str) -> None:
     fields = table(call)
     if not text(fields.get("id")):
-        raise Rejected(
-            f"Missing required parameter: '{where}.id'.", param=f"{where}.id", code="missing_required_parameter"
-        )
+        raise missing(f"{where}.id")
     check_length(text(fields.get("id")), where=f"{where}.id", limit=CALL_ID_CHARACTERS)
     type = text(fields.get("type"))
-    if type not in ("function", "custom"):
-        raise Rejected(
-            f"Missing required parameter: '{where}.type'.", param=f"{where}.type", code="missing_required_parameter"
-        )
+    if type not in NAMED:
+        raise missing(f"{where}.type")
     if type == "custom":
         return
     function = table(fields.get("function"))
     for field in ("name", "arguments"):
-        if not isinstance(function.get(field), str):
-            wrong = function.get(field)
-            path = f"{where}.function.{field}"
-            if wrong is None:
-                raise Rejected(f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter")
-            raise Rejected(
-                f"Invalid type for '{path}': expected a string, but got {article(wrong)} instead.",
-                param=path,
-                code="invalid_type",
-            )
+        check_text(function.get(field), where=f"{where}.function.{field}")
     check_name(function["name"], where=f"{where}.function.name")
     # api.openai.com takes any string here; vLLM, llama.cpp, Mistral and Groq parse it to fill the chat template and refuse.
+    path = f"{where}.function.arguments"
     try:
         arguments = parse(text(function["arguments"]))
+        problem = "" if isinstance(arguments, dict) else f", but got {article(arguments)} instead"
     except (msgspec.DecodeError, RecursionError, UnicodeError) as broken:
-        raise Rejected(
-            f"Invalid '{where}.function.arguments': expected a JSON object in a string: {broken}.",
-            param=f"{where}.function.arguments",
-            code="invalid_value",
-        ) from None
-    if not isinstance(arguments, dict):
-        raise Rejected(
-            f"Invalid '{where}.function.arguments': expected a JSON object in a string, but got {article(arguments)} instead.",
-            param=f"{where}.function.arguments",
-            code="invalid_value",
-        )
+        problem = f": {broken}"
+    if problem:
+        message = f"Invalid '{path}': expected a JSON object in a string{problem}."
+        raise Rejected(message, param=path, code="invalid_value")
 
 
 def check_pairing(messages: list[Raw]) -> None:

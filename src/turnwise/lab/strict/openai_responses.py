@@ -1,12 +1,11 @@
 """What api.openai.com checks in a Responses request. The lab keeps nothing, so no earlier response can be named."""
 
-from turnwise.lab.raw import Raw, dig, kind, rows, table, text
+from turnwise.lab.raw import Raw, dig, rows, table, text
 from turnwise.lab.script import Binding
 from turnwise.lab.strict.openai_chat import (
     MODELS,
     NO_JSON,
     WRONG_KEY,
-    article,
     check_choice,
     check_gpt,
     check_length,
@@ -14,8 +13,12 @@ from turnwise.lab.strict.openai_chat import (
     check_numbers,
     check_output,
     check_parameters,
+    check_text,
     check_whole_number,
     error_object,
+    missing,
+    not_among,
+    wrong_type,
 )
 from turnwise.lab.strict.thinking import Dropped, Judged, PrefixReader, ThinkingJudge, bound_in, is_signature
 from turnwise.lab.strict.verdicts import FamilyJudge, JudgedModel, ModelRules, RefusalForm, Rejected
@@ -31,6 +34,7 @@ TOOLS = (
     "web_search_preview_2025_03_11 computer computer_use_preview mcp code_interpreter programmatic_tool_calling "
     "image_generation local_shell shell apply_patch tool_search"
 ).split()
+TEXT_OR_LIST = "one of an array of objects or string"
 INSTEAD_OF_INPUT = ("prompt", "conversation")
 # call -> the item that answers it
 ANSWERS = {
@@ -90,11 +94,7 @@ def check(body: Raw, rules: ModelRules) -> None:
     if isinstance(items, str):
         return
     if not isinstance(items, list):
-        raise Rejected(
-            f"Invalid type for 'input': expected one of an array of objects or string, but got {article(items)} instead.",
-            param="input",
-            code="invalid_type",
-        )
+        raise wrong_type(items, TEXT_OR_LIST, where="input")
     for position, item in enumerate(items):
         check_item(table(item), where=f"input[{position}]")
     check_ids(items)
@@ -102,10 +102,6 @@ def check(body: Raw, rules: ModelRules) -> None:
     check_reasoning(items)
     if rules.signed:
         check_encrypted(items)
-
-
-def missing(where: str) -> Rejected:
-    return Rejected(f"Missing required parameter: '{where}'.", param=where, code="missing_required_parameter")
 
 
 def check_tools(body: dict[str, Raw]) -> None:
@@ -131,12 +127,7 @@ def _check_tools(tools: list[Raw], *, where: str) -> None:
         if not type:
             raise missing(f"{where}[{position}].type")
         if type not in TOOLS:
-            supported = ", ".join(f"'{name}'" for name in TOOLS[:-1]) + f", and '{TOOLS[-1]}'"
-            raise Rejected(
-                f"Invalid value: '{type}'. Supported values are: {supported}.",
-                param=f"{where}[{position}].type",
-                code="invalid_value",
-            )
+            raise not_among(type, TOOLS, where=f"{where}[{position}].type")
         if type in ("function", "custom"):
             if not text(fields.get("name")):  # what a Chat Completions tool gets here: its name stands under `function`
                 raise missing(f"{where}[{position}].name")
@@ -153,10 +144,7 @@ def _check_tools(tools: list[Raw], *, where: str) -> None:
 def check_item(item: dict[str, Raw], *, where: str) -> None:
     type = text(item.get("type")) or ("message" if "role" in item else "")
     if type not in ITEMS:
-        supported = ", ".join(f"'{name}'" for name in ITEMS)
-        raise Rejected(
-            f"Invalid value: '{type}'. Supported values are: {supported}.", param=where, code="invalid_value"
-        )
+        raise not_among(type, ITEMS, where=where)
     check_item_ids(item, type=type, where=where)
     if type == "message":
         check_message(item, where=where)
@@ -172,26 +160,12 @@ def check_item(item: dict[str, Raw], *, where: str) -> None:
             raise missing(f"{where}.call_id")
         if type == "function_call":
             for field in ("name", "arguments"):
-                if item.get(field) is None:
-                    raise missing(f"{where}.{field}")
-                if not isinstance(item[field], str):
-                    raise Rejected(
-                        f"Invalid type for '{where}.{field}': expected a string, but got {article(item[field])} instead.",
-                        param=f"{where}.{field}",
-                        code="invalid_type",
-                    )
+                check_text(item.get(field), where=f"{where}.{field}")
     elif type in OUTPUTS:
         if not text(item.get("call_id")):
             raise missing(f"{where}.call_id")
-        if type == "function_call_output" and not isinstance(item.get("output"), str | list):
-            if item.get("output") is None:
-                raise missing(f"{where}.output")
-            raise Rejected(
-                f"Invalid type for '{where}.output': expected one of an array of objects or string, "
-                f"but got {article(item.get('output'))} instead.",
-                param=f"{where}.output",
-                code="invalid_type",
-            )
+        if type == "function_call_output":
+            check_content(item.get("output"), where=f"{where}.output")
 
 
 def check_item_ids(item: dict[str, Raw], *, type: str, where: str) -> None:
@@ -209,39 +183,24 @@ def check_item_ids(item: dict[str, Raw], *, type: str, where: str) -> None:
 def check_message(item: dict[str, Raw], *, where: str) -> None:
     role = text(item.get("role"))
     if role not in ROLES:
-        raise Rejected(
-            f"Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and 'user'.",
-            param=f"{where}.role" if role else where,
-            code="invalid_value",
-        )
+        raise not_among(role, ROLES, where=f"{where}.role" if role else where)
     content = item.get("content")
-    if not isinstance(content, str | list):
-        if content is None:
-            raise missing(f"{where}.content")
-        raise Rejected(
-            f"Invalid type for '{where}.content': expected one of an array of objects or string, "
-            f"but got {article(content)} instead.",
-            param=f"{where}.content",
-            code="invalid_type",
-        )
+    check_content(content, where=f"{where}.content")
     taken = ASSISTANT_CONTENT if role == "assistant" else USER_CONTENT
     for index, part in enumerate(rows(content)):
         type = text(table(part).get("type"))
         if type not in taken:
-            words = [f"'{word}'" for word in taken]
-            supported = ", ".join(words[:-1]) + (", and " if len(words) > 2 else " and ") + words[-1]
-            raise Rejected(
-                f"Invalid value: '{type}'. Supported values are: {supported}.",
-                param=f"{where}.content[{index}]",
-                code="invalid_value",
-            )
+            raise not_among(type, taken, where=f"{where}.content[{index}]")
         if type.endswith("_text") and not isinstance(table(part).get("text"), str):
-            raise Rejected(
-                f"Invalid type for '{where}.content[{index}].text': expected a string, "
-                f"but got {kind(table(part).get('text'))} instead.",
-                param=f"{where}.content[{index}].text",
-                code="invalid_type",
-            )
+            raise wrong_type(table(part).get("text"), "a string", where=f"{where}.content[{index}].text")
+
+
+def check_content(content: Raw, *, where: str) -> None:
+    """A text or a list that has to be there."""
+    if content is None:
+        raise missing(where)
+    if not isinstance(content, str | list):
+        raise wrong_type(content, TEXT_OR_LIST, where=where)
 
 
 def check_ids(items: list[Raw]) -> None:
