@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.lab.families.family import LabFamily
 from turnwise.lab.raw import dump, parse, table, text
@@ -52,7 +53,6 @@ def bend(
 ) -> Outgoing:
     """`healthy` with the fault in it. `text` is what the response says, or its call, for the faults that hit it; `before` are
     the pieces of a stream that go out before it, where the fault has a place."""
-    replace = msgspec.structs.replace
     if fault.at is not None and fault.kind in ("error-in-stream", "reset", "eof", "stall", "pings"):
         return broken_at(healthy, fault=fault, family=family, streamed=streamed, before=before)
     match fault.kind:
@@ -104,12 +104,10 @@ def refused(fault: ScriptedFault, *, family: LabFamily) -> Outgoing:
     outgoing = refusal(family, rejected=failure(fault), retry_after_s=fault.retry_after_s)
     headers = (*outgoing.headers, *fault.headers.items())
     if fault.retry_delay is None:
-        return msgspec.structs.replace(outgoing, headers=headers)
+        return replace(outgoing, headers=headers)
     error = table(parse(outgoing.pieces[0])).get("error")
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": fault.retry_delay}]
-    return msgspec.structs.replace(
-        outgoing, headers=headers, pieces=(dump({"error": {**table(error), "details": details}}),)
-    )
+    return replace(outgoing, headers=headers, pieces=(dump({"error": {**table(error), "details": details}}),))
 
 
 def broken_at(
@@ -117,7 +115,6 @@ def broken_at(
 ) -> Outgoing:
     """The response as far as its place, and then what goes wrong. Before the first event something that says nothing is sent,
     so that there are headers."""
-    replace = msgspec.structs.replace
     silence = COMMENT if streamed else BLANK
     pieces = before if before is not None else body_until(fault.at, body=b"".join(healthy.pieces))
     if fault.at == "start":

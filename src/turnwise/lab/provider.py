@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.lab import strict
 from turnwise.lab.caches import CacheUse, PromptCaches
@@ -151,14 +152,14 @@ class Provider:
         )
         try:
             raw = parsed(body, route=route, family=family)
-            kept = msgspec.structs.replace(
+            kept = replace(
                 kept, model=route.model or model_of(raw), streamed=route.streams or table(raw).get("stream") is True
             )
             outgoing, kept = self._reply(family, raw=raw, kept=kept, target=target)
         except Rejected as rejected:
-            kept = msgspec.structs.replace(kept, refused=rejected.message)
+            kept = replace(kept, refused=rejected.message)
             outgoing = refusal(family, rejected=rejected)
-        return outgoing, msgspec.structs.replace(kept, status=outgoing.status)
+        return outgoing, replace(kept, status=outgoing.status)
 
     def _reply(self, family: LabFamily, *, raw: Raw, kept: Received, target: str) -> tuple[Outgoing, Received]:
         if self.recording is not None:
@@ -216,7 +217,7 @@ class Provider:
         if kept.streamed and family.array_unless not in target and not reply.fault:
             outgoing = as_array(outgoing)
         fault = reply.fault
-        return outgoing, msgspec.structs.replace(
+        return outgoing, replace(
             kept,
             turn=turns_in(conversation.said, script=script),
             step=reply.step,
@@ -263,7 +264,7 @@ class Provider:
         pieces = tuple(body.splitlines(keepends=True)) if recording.streamed else (body,)
         content_type = exchange.response.headers.get("content-type") or (EVENT_STREAM if recording.streamed else JSON)
         outgoing = Outgoing(status=exchange.response.status, content_type=content_type, pieces=pieces)
-        return outgoing, msgspec.structs.replace(kept, step=number + 1)
+        return outgoing, replace(kept, step=number + 1)
 
 
 def rules_of(script: Script, *, betas: str = "") -> ModelRules:
@@ -302,8 +303,8 @@ def decoded(family: Family, *, body: bytes, target: str) -> Request | None:
 def bound_reply(reply: LabReply, *, judged: Judged) -> LabReply:
     """With its thoughts bound to what the request shows. The lab thinks first, so nothing of a response stands before them."""
     parts = [bound_part(part, judged=judged) for part in reply.response.message.parts]
-    message = msgspec.structs.replace(reply.response.message, parts=tuple(parts))
-    return msgspec.structs.replace(reply, response=msgspec.structs.replace(reply.response, message=message))
+    message = replace(reply.response.message, parts=tuple(parts))
+    return replace(reply, response=replace(reply.response, message=message))
 
 
 def bound_part(part: Part, *, judged: Judged) -> Part:
@@ -311,8 +312,8 @@ def bound_part(part: Part, *, judged: Judged) -> Part:
         return part
     fields = table(parse(part.opaque.json))
     signed = {key: judged.sign(part.text) for key in ("signature", "encrypted_content") if key in fields}
-    opaque = msgspec.structs.replace(part.opaque, json=dump({**fields, **signed}).decode())
-    return msgspec.structs.replace(part, opaque=opaque)
+    opaque = replace(part.opaque, json=dump({**fields, **signed}).decode())
+    return replace(part, opaque=opaque)
 
 
 def with_transformations(outgoing: Outgoing, *, thinking: ThinkingJudge, judged: Judged) -> Outgoing:
@@ -323,7 +324,7 @@ def with_transformations(outgoing: Outgoing, *, thinking: ThinkingJudge, judged:
         piece.replace(opened, opened + told, 1) if any(mark in piece for mark in marks) else piece
         for piece in outgoing.pieces
     ]
-    return msgspec.structs.replace(outgoing, pieces=tuple(pieces))
+    return replace(outgoing, pieces=tuple(pieces))
 
 
 def encoded(family: Family, *, reply: LabReply, request: Request, streamed: bool) -> Outgoing:
@@ -360,7 +361,7 @@ def streamed_frames(family: LabFamily, *, response: Response, piece: int) -> lis
     """With the prompt's tokens first and the rest at the end, where the family says them so."""
     frames = frames_of(response, piece=piece)
     if family.usage_first and response.usage is not None:
-        frames.insert(1, UsageReported(msgspec.structs.replace(response.usage, output_tokens=1, reasoning_tokens=0)))
+        frames.insert(1, UsageReported(replace(response.usage, output_tokens=1, reasoning_tokens=0)))
     return frames
 
 
@@ -369,7 +370,7 @@ def as_array(stream: Outgoing) -> Outgoing:
     parser = SseParser(limits=Limits())
     events = [event for piece in stream.pieces for event in parser.feed(piece)] + parser.finish()
     pieces = [(b"[" if place == 0 else b",\r\n") + event.data for place, event in enumerate(events)]
-    return msgspec.structs.replace(stream, content_type=JSON, pieces=(*pieces, b"]"))
+    return replace(stream, content_type=JSON, pieces=(*pieces, b"]"))
 
 
 def model_list(scripts: Mapping[str, Script]) -> bytes:

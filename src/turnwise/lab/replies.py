@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.lab.caches import BYTES_A_TOKEN, CacheUse
 from turnwise.lab.families.family import Conversation, LabFamily, Offered, SentMessage
@@ -153,7 +154,7 @@ def next_reply(
         step = ScriptedStep(text=step.otherwise or "What I was looking for is not in the results.")
     fault = step.faults[receipt] if receipt < len(step.faults) else step.fault
     if fault is not None and (fault.text or fault.calls):
-        step = msgspec.structs.replace(step, text=fault.text, calls=fault.calls)
+        step = replace(step, text=fault.text, calls=fault.calls)
     filled = values or base_values(script, conversation=conversation, turn=turn, place=place)
     made = made_before(conversation) + 1
     parts = parts_of(step, values=filled, made=made, conversation=conversation, family=family, streamed=streamed)
@@ -296,10 +297,10 @@ def with_signature(reply: LabReply, *, sign_call: Callable[[str], Opaque]) -> La
     first = next((part for part in message.parts if isinstance(part, ToolCall)), None)
     if first is None:
         return reply
-    made = msgspec.structs.replace(first, opaque=sign_call(first.id))
+    made = replace(first, opaque=sign_call(first.id))
     parts = tuple([made if part is first else part for part in message.parts])
-    response = msgspec.structs.replace(reply.response, message=msgspec.structs.replace(message, parts=parts))
-    return msgspec.structs.replace(reply, response=response)
+    response = replace(reply.response, message=replace(message, parts=parts))
+    return replace(reply, response=response)
 
 
 def signed(call: ToolCall, *, parts: list[Part], family: LabFamily) -> ToolCall:
@@ -307,7 +308,7 @@ def signed(call: ToolCall, *, parts: list[Part], family: LabFamily) -> ToolCall:
     thoughts = [part.text for part in parts if isinstance(part, Reasoning)]
     if family.call_signature is None or not thoughts or any(isinstance(part, ToolCall) for part in parts):
         return call
-    return msgspec.structs.replace(call, opaque=family.call_signature(thoughts[0]))
+    return replace(call, opaque=family.call_signature(thoughts[0]))
 
 
 def tool_call(
@@ -369,13 +370,13 @@ def with_cache_use(reply: LabReply, *, use: CacheUse) -> LabReply:
     written = min(use.written, usage.input_tokens - read)
     hour = min(use.hour, written)
     kept = {"cache_creation": {"ephemeral_5m_input_tokens": written - hour, "ephemeral_1h_input_tokens": hour}}
-    told = msgspec.structs.replace(
+    told = replace(
         usage,
         cache_read_tokens=read,
         cache_write_tokens=written,
         provider=dump(kept).decode() if written and use.is_timed else "",
     )
-    return msgspec.structs.replace(reply, response=msgspec.structs.replace(reply.response, usage=told))
+    return replace(reply, response=replace(reply.response, usage=told))
 
 
 def tokens(count_bytes: int) -> int:

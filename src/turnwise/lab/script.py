@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.errors import CallerError
 from turnwise.vocab import FinishReason
@@ -220,7 +221,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if unknown:
             known = ", ".join(f"`{name}`" for name in self.parameters) or "none"
             raise ScriptError(f"script `{self.name}` has no parameter `{unknown[0]}`; it has {known}")
-        return msgspec.structs.replace(self, parameters={**self.parameters, **changed})
+        return replace(self, parameters={**self.parameters, **changed})
 
 
 def parse_script(text: str, *, name: str) -> Script:

@@ -19,6 +19,7 @@ from itertools import accumulate, pairwise
 from random import Random
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.lab.families.family import CallSeen, Conversation, LabFamily, SentMessage
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
@@ -247,10 +248,10 @@ def writer_reply(
 ) -> LabReply:
     """What the writer says to this conversation; `receipt` counts the very same requests before this one."""
     if writer.limit is not None:
-        room = msgspec.structs.replace(room, output=min(writer.limit, room.output or writer.limit))
+        room = replace(room, output=min(writer.limit, room.output or writer.limit))
     plays_pieces = family.plays_pieces if streamed and conversation.eager else None
     if plays_pieces is not None:
-        writer = msgspec.structs.replace(writer, escapes=False)  # values have no spelling there
+        writer = replace(writer, escapes=False)  # values have no spelling there
     made = sum(1 for one in conversation.said if one.role == "assistant") + 1
     wanted, said = intention(writer, conversation=conversation, limit_tokens=room.output)
     thinking = "thinking " * (writer.thinks * BYTES_A_TOKEN // 9 + 1) if writer.thinks else ""
@@ -360,7 +361,7 @@ def intention(
     if shown:
         calls, said = plan(writer, said=earlier, limit_tokens=limit_tokens)
         # It goes on in the spelling that it is shown: an API that hands out values has spelt them its own way.
-        plainly, _ = plan(msgspec.structs.replace(writer, escapes=False), said=earlier, limit_tokens=limit_tokens)
+        plainly, _ = plan(replace(writer, escapes=False), said=earlier, limit_tokens=limit_tokens)
         own = [call.json for call in (*calls, *plainly)] or [said]
         whole = max(own, key=lambda one: shared(one, shown))
         if shared(whole, shown) >= min(OWN_BEGINNING, len(shown)) and shown != said:

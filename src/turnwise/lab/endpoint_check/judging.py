@@ -8,6 +8,7 @@ from typing import Literal, cast
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.assembly.text_calls.syntaxes import MARKERS
 from turnwise.lab.endpoint_check.probes import NAMES
@@ -350,11 +351,11 @@ def profile_with(
     """The profile with what was seen. At an address of its own it gets a name of its own; the query of the address, which may
     hold a key, is left out."""
     address = base_url.partition("?")[0]
-    changed = msgspec.structs.replace(profile, **{change.field: change.value for change in changes})
+    changed = replace(profile, **{change.field: change.value for change in changes})
     if address != profile.base_url:
-        changed = msgspec.structs.replace(changed, name=name_of(address), title="", base_url=address)
+        changed = replace(changed, name=name_of(address), title="", base_url=address)
     if api_key_env:
-        changed = msgspec.structs.replace(changed, api_key_env=(api_key_env,))
+        changed = replace(changed, api_key_env=(api_key_env,))
     return changed
 
 

@@ -5,6 +5,7 @@ from decimal import Decimal
 from types import MappingProxyType
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.agent.formatting import many, usd_said
 from turnwise.endpoints.endpoints import Endpoint
@@ -101,7 +102,7 @@ def _results(so_far: SoFar) -> Request:
         for call in calls_of(so_far.said)
     ]
     asked = _weather(so_far, stream=True)
-    return msgspec.structs.replace(asked, messages=(*asked.messages, so_far.said, Message("tool", tuple(results))))
+    return replace(asked, messages=(*asked.messages, so_far.said, Message("tool", tuple(results))))
 
 
 def _parallel(so_far: SoFar) -> Request:
@@ -110,29 +111,29 @@ def _parallel(so_far: SoFar) -> Request:
         "What is the weather in Oslo and in Lima? Call get_weather for both cities at once, in the same answer.",
         tools=(WEATHER,),
     )
-    return msgspec.structs.replace(asked, parallel_tool_calls=True)
+    return replace(asked, parallel_tool_calls=True)
 
 
 def _forced(so_far: SoFar) -> Request:
     before = _results(so_far)
     last = _said("Answer now from what you have. Do not call a tool.")
-    return msgspec.structs.replace(before, messages=(*before.messages, last), tool_choice="none")
+    return replace(before, messages=(*before.messages, last), tool_choice="none")
 
 
 def _limited(so_far: SoFar) -> Request:
     asked = _ask(so_far, "Count from 1 to 200, in words, one number a line. Begin at once.")
-    return msgspec.structs.replace(asked, settings=Settings(max_output_tokens=LIMIT_TOKENS))
+    return replace(asked, settings=Settings(max_output_tokens=LIMIT_TOKENS))
 
 
 def _cut(so_far: SoFar) -> Request:
     text = "Call write_file with path numbers.txt and, as content, the numbers from 1 to 300 in words, one a line."
     asked = _ask(so_far, text, tools=(WRITE,))
-    return msgspec.structs.replace(asked, settings=Settings(max_output_tokens=CUT_TOKENS))
+    return replace(asked, settings=Settings(max_output_tokens=CUT_TOKENS))
 
 
 def _structured(so_far: SoFar) -> Request:
     asked = _ask(so_far, "Name the capital of Norway and its country, as JSON with the fields name and country.")
-    return msgspec.structs.replace(asked, output=CITY)
+    return replace(asked, output=CITY)
 
 
 def _long(so_far: SoFar) -> Request:
@@ -140,17 +141,17 @@ def _long(so_far: SoFar) -> Request:
         [f"Line {number:03d} of a page that is the same in both requests." for number in range(CACHED_LINES)]
     )
     asked = _ask(so_far, "Reply with the one word: ready")
-    return msgspec.structs.replace(asked, system=(Text(lines),), settings=Settings(max_output_tokens=LIMIT_TOKENS))
+    return replace(asked, system=(Text(lines),), settings=Settings(max_output_tokens=LIMIT_TOKENS))
 
 
 def _no_model(so_far: SoFar) -> Request:
     asked = _hello(so_far, stream=False)
-    return msgspec.structs.replace(asked, model=NO_SUCH_MODEL, settings=Settings(max_output_tokens=LIMIT_TOKENS))
+    return replace(asked, model=NO_SUCH_MODEL, settings=Settings(max_output_tokens=LIMIT_TOKENS))
 
 
 def _no_key(so_far: SoFar) -> Request:
     asked = _hello(so_far, stream=False)
-    return msgspec.structs.replace(asked, settings=Settings(max_output_tokens=LIMIT_TOKENS))
+    return replace(asked, settings=Settings(max_output_tokens=LIMIT_TOKENS))
 
 
 PROBES: tuple[Probe, ...] = (

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.base.clock import Clock
 from turnwise.endpoints.endpoints import Endpoint, build_http_request
@@ -137,9 +138,7 @@ class ServerRulesCheck:
             fault = await self._send(msgspec.json.encode(body), is_stream=body.get("stream") is True)
             answer = answer_of(fault)
             course.asked.append(AskedRule(name=probe.name, title=probe.title, answer=answer, words=_words(fault)))
-            course.so_far = msgspec.structs.replace(
-                course.so_far, answers={**course.so_far.answers, probe.name: answer}
-            )
+            course.so_far = replace(course.so_far, answers={**course.so_far.answers, probe.name: answer})
             if _is_hopeless(course, fault):
                 return
         if course.has_answered and any(one.answer == "refused" for one in course.asked):
@@ -148,7 +147,7 @@ class ServerRulesCheck:
             return
         title = "a conversation by this row"
         self._tell(title)
-        profile = msgspec.structs.replace(course.profile, **row_fields(course.so_far))
+        profile = replace(course.profile, **row_fields(course.so_far))
         asked = conversation(course.so_far, profile=profile)
         fault = await self._send(self._endpoint.family.encode_request(asked, profile).body, is_stream=False)
         course.holds = AskedRule(name=CONVERSATION, title=title, answer=answer_of(fault), words=_words(fault))

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.assembly.response_reading import read_body
 from turnwise.base.clock import Clock
@@ -91,7 +92,7 @@ class _Listened:
         reply = await self._sending.__aenter__()
         self._listening.status = reply.status
         self._listening.content_type = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return msgspec.structs.replace(reply, chunks=_Heard(reply.chunks, listening=self._listening))
+        return replace(reply, chunks=_Heard(reply.chunks, listening=self._listening))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -125,7 +126,7 @@ async def observe(
 ) -> Observed:
     """Send the request once. A stream begins within `timeout_s`; what follows, and a body, takes twice as long at most."""
     if probe.wrong_key:
-        endpoint = msgspec.structs.replace(endpoint, key=Secret(NO_KEY))
+        endpoint = replace(endpoint, key=Secret(NO_KEY))
     listening = Listening(transport)
     idle_s = min(IDLE_S, timeout_s)
     deadlines = Deadlines(
@@ -165,9 +166,9 @@ async def observe(
         is_steady=began_s + seconds - last_s < idle_s,
     )
     if isinstance(event, ResponseReceived):
-        seen = msgspec.structs.replace(seen, response=event.response, answered=True, fault=event.response.fault)
+        seen = replace(seen, response=event.response, answered=True, fault=event.response.fault)
     else:
-        seen = msgspec.structs.replace(seen, response=event.partial, fault=event.fault)
+        seen = replace(seen, response=event.partial, fault=event.fault)
     return _without_strangers(seen, body=body, family=endpoint.profile.family)
 
 
@@ -179,10 +180,10 @@ def _without_strangers(seen: Observed, *, body: bytes, family: str) -> Observed:
         if name != family and _is_answer(body, look=seen.marks.look, family=name):
             message = f"the answer is in the form of `{name}`"
             fault = Fault(kind=FaultKind.PROTOCOL, message=message)
-            return msgspec.structs.replace(seen, other_api=name, response=None, answered=False, fault=fault)
+            return replace(seen, other_api=name, response=None, answered=False, fault=fault)
     if seen.fault is None and seen.marks.look == "json" and _is_json(body):
         fault = Fault(kind=FaultKind.PROTOCOL, message=f"the answer holds nothing of this API: {_shown(body)}")
-        return msgspec.structs.replace(seen, response=None, answered=False, fault=fault)
+        return replace(seen, response=None, answered=False, fault=fault)
     return seen
 
 
@@ -352,7 +353,7 @@ class EndpointCheck:
             observed = await self._send(probe, probe.build(self.course.so_far))
             wait_s = wait_s_of(observed.fault)
             if observed.answered or wait_s is None or self.course.waits >= MAX_WAITS:
-                return msgspec.structs.replace(observed, waited=waited) if observed.answered else observed
+                return replace(observed, waited=waited) if observed.answered else observed
             self.course.waits += 1
             waited += 1
             await pause(wait_s, clock=self._clock)
@@ -382,12 +383,12 @@ class EndpointCheck:
         calls = calls_of(said)
         if not calls:
             return
-        with_id = Message("assistant", (msgspec.structs.replace(INVENTED, id=calls[0].id),))
+        with_id = Message("assistant", (replace(INVENTED, id=calls[0].id),))
         is_whole = all(call.state is ArgumentsState.COMPLETE for call in calls)
         is_signed = _signs_calls(endpoint)
         for one in [*([said] if is_whole else []), *([] if is_signed else [with_id])]:
             if is_counted(one, probes=PROBES, model=so_far.model, endpoint=endpoint):
-                self.course.so_far = msgspec.structs.replace(so_far, said=one)
+                self.course.so_far = replace(so_far, said=one)
                 self._has_call = True
                 return
 
@@ -401,8 +402,8 @@ def _signs_calls(endpoint: Endpoint) -> bool:
 
 
 def _with(endpoint: Endpoint, *, field: str, value: object) -> Endpoint:
-    profile = msgspec.structs.replace(endpoint.profile, **{field: value})
-    return msgspec.structs.replace(endpoint, profile=profile)
+    profile = replace(endpoint.profile, **{field: value})
+    return replace(endpoint, profile=profile)
 
 
 def _is_same(request: Request, *, before: Endpoint, after: Endpoint) -> bool:

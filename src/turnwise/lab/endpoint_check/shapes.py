@@ -258,107 +258,111 @@ class Meaning(msgspec.Struct, frozen=True):
     words: str
 
 
-# Ways of writing a stream. turnwise reads all of them; many clients read only the first that they met.
-_WAYS: dict[str, Meaning] = {
-    "comments": Meaning("usual", "comment lines stand between the events of the stream"),
-    "id_first_only": Meaning("usual", "the id of a call stands in its first piece only, as OpenAI's own API writes it"),
-    "id_every_chunk": Meaning("usual", "the id of a call stands in every piece of it"),
-    "whole_call": Meaning("usual", "a call comes whole, in one piece"),
-    "calls_in_one_event": Meaning("usual", "several calls stand in one event"),
-    "interleaved": Meaning("usual", "the pieces of two calls come in turn"),
-    "reasoning": Meaning("usual", "the model's reasoning comes in fields of its own"),
-    "empty_arguments": Meaning("healed", "a call without arguments says an empty text in place of {}"),
-    "missing_arguments": Meaning("healed", "a call without arguments says null or nothing in place of {}"),
-    "object_arguments": Meaning("healed", "arguments come as a JSON object in place of a text"),
-    "empty_later": Meaning("healed", "later pieces of a call repeat its id or name as an empty text or null"),
-    "no_index": Meaning("healed", "pieces of calls come without an index"),
-    "shared_index": Meaning("healed", "several calls share one index"),
-    "index_from_one": Meaning("healed", "the index of the first call is not 0"),
-    "late_pieces": Meaning("healed", "pieces come after the finish reason"),
-    "finish_twice": Meaning("healed", "the finish reason comes more than once"),
-    "stop_with_calls": Meaning("healed", "the finish reason says `stop` although the model calls a tool"),
-    "no_done": Meaning("healed", "the stream ends without its end mark `[DONE]`"),
-    "sent_twice": Meaning("healed", "the whole stream comes a second time behind its end"),
-    "id_reused": Meaning("healed", "a new call has the id of a call before it"),
+_USUAL: dict[str, str] = {
+    # Ways of writing a stream. turnwise reads all of them; many clients read only the first that they met.
+    "comments": "comment lines stand between the events of the stream",
+    "id_first_only": "the id of a call stands in its first piece only, as OpenAI's own API writes it",
+    "id_every_chunk": "the id of a call stands in every piece of it",
+    "whole_call": "a call comes whole, in one piece",
+    "calls_in_one_event": "several calls stand in one event",
+    "interleaved": "the pieces of two calls come in turn",
+    "reasoning": "the model's reasoning comes in fields of its own",
+    # What decoders mend or report lost. Whether something was lost is said by `lost_piece`.
+    "thinking_dropped": "the provider left earlier thinking out of the prompt",
+    "thinking_stale": "the provider showed the model thinking that something before it no longer fits",
+    # What the model does, or the server in its name.
+    "any_key": "no key is needed",
 }
-# What decoders mend or report lost. Whether something was lost is said by `lost_piece`.
-_DECODERS: dict[str, Meaning] = {
-    NO_FINISH_REASON: Meaning("healed", "the response ends without a finish reason"),
-    "unknown_finish": Meaning("healed", "the finish reason is a word that the API does not have"),
-    CALL_NOT_READ: Meaning("healed", "the server could not read a call that the model made; turnwise asks again"),
-    "body_for_stream": Meaning("healed", "a whole body comes where a stream was asked for"),
-    "stream_for_body": Meaning("healed", "a stream comes where a whole body was asked for"),
-    "wrong_type": Meaning("healed", "a stream comes under another content type than text/event-stream"),
-    "left_open": Meaning("healed", "the connection stays open after the answer, without an end mark"),
-    "noise_skipped": Meaning("healed", "words that are no event stand in the stream"),
-    "chunks_glued": Meaning("healed", "several JSON values stand in one event"),
-    "glued_json": Meaning("healed", "several JSON values stand in one event"),
-    "field_skipped": Meaning("healed", "a field has another type than the API gives it"),
-    "content_skipped": Meaning("healed", "a piece of content has a form that the API does not have"),
-    "loose_body": Meaning("healed", "the body has fields of other types than the API gives them"),
-    "event_repeated": Meaning("healed", "an event comes twice"),
-    "index_reused": Meaning("healed", "a block has the index of another one"),
-    "item_input": Meaning("healed", "a block brings its input at its start and not in pieces"),
-    "invalid_utf8": Meaning("healed", "bytes of the answer are no UTF-8"),
-    "control_character": Meaning("healed", "raw control characters stand inside of JSON texts"),
-    "lone_surrogate": Meaning("healed", "half of a character stands alone"),
-    "damaged_body": Meaning("healed", "the body is damaged"),
-    "damaged_event": Meaning("healed", "an event is damaged"),
-    "chunk_skipped": Meaning("healed", "an event is no JSON"),
-    "event_left_out": Meaning("healed", "an event has a form that the API does not have"),
-    "event_missing": Meaning("healed", "an event of the stream is missing"),
-    "start_missing": Meaning("healed", "the start of a block or call is missing"),
-    "call_without_end": Meaning("healed", "a call begins and does not end"),
-    "undecodable_chunk": Meaning("healed", "a chunk is no JSON"),
-    "unreadable_argument": Meaning("healed", "a piece of a call's arguments cannot be read"),
-    "unreadable_block": Meaning("healed", "a block of the answer cannot be read"),
-    "unreadable_content": Meaning("healed", "the content of the answer cannot be read"),
-    "unreadable_event": Meaning("healed", "an event is no JSON"),
-    "unreadable_json": Meaning("healed", "an event is no JSON"),
-    "thinking_dropped": Meaning("usual", "the provider left earlier thinking out of the prompt"),
-    "thinking_stale": Meaning(
-        "usual", "the provider showed the model thinking that something before it no longer fits"
+_HEALED: dict[str, str] = {
+    # Ways of writing a stream. turnwise reads all of them; many clients read only the first that they met.
+    "empty_arguments": "a call without arguments says an empty text in place of {}",
+    "missing_arguments": "a call without arguments says null or nothing in place of {}",
+    "object_arguments": "arguments come as a JSON object in place of a text",
+    "empty_later": "later pieces of a call repeat its id or name as an empty text or null",
+    "no_index": "pieces of calls come without an index",
+    "shared_index": "several calls share one index",
+    "index_from_one": "the index of the first call is not 0",
+    "late_pieces": "pieces come after the finish reason",
+    "finish_twice": "the finish reason comes more than once",
+    "stop_with_calls": "the finish reason says `stop` although the model calls a tool",
+    "no_done": "the stream ends without its end mark `[DONE]`",
+    "sent_twice": "the whole stream comes a second time behind its end",
+    "id_reused": "a new call has the id of a call before it",
+    # What decoders mend or report lost. Whether something was lost is said by `lost_piece`.
+    NO_FINISH_REASON: "the response ends without a finish reason",
+    "unknown_finish": "the finish reason is a word that the API does not have",
+    CALL_NOT_READ: "the server could not read a call that the model made; turnwise asks again",
+    "body_for_stream": "a whole body comes where a stream was asked for",
+    "stream_for_body": "a stream comes where a whole body was asked for",
+    "wrong_type": "a stream comes under another content type than text/event-stream",
+    "left_open": "the connection stays open after the answer, without an end mark",
+    "noise_skipped": "words that are no event stand in the stream",
+    "chunks_glued": "several JSON values stand in one event",
+    "glued_json": "several JSON values stand in one event",
+    "field_skipped": "a field has another type than the API gives it",
+    "content_skipped": "a piece of content has a form that the API does not have",
+    "loose_body": "the body has fields of other types than the API gives them",
+    "event_repeated": "an event comes twice",
+    "index_reused": "a block has the index of another one",
+    "item_input": "a block brings its input at its start and not in pieces",
+    "invalid_utf8": "bytes of the answer are no UTF-8",
+    "control_character": "raw control characters stand inside of JSON texts",
+    "lone_surrogate": "half of a character stands alone",
+    "damaged_body": "the body is damaged",
+    "damaged_event": "an event is damaged",
+    "chunk_skipped": "an event is no JSON",
+    "event_left_out": "an event has a form that the API does not have",
+    "event_missing": "an event of the stream is missing",
+    "start_missing": "the start of a block or call is missing",
+    "call_without_end": "a call begins and does not end",
+    "undecodable_chunk": "a chunk is no JSON",
+    "unreadable_argument": "a piece of a call's arguments cannot be read",
+    "unreadable_block": "a block of the answer cannot be read",
+    "unreadable_content": "the content of the answer cannot be read",
+    "unreadable_event": "an event is no JSON",
+    "unreadable_json": "an event is no JSON",
+    "more_repairs": "more was mended than is told",
+    "output_fence": "the JSON answer stands in a code fence",
+    # What the model does, or the server in its name.
+    "call_in_text": (
+        "the model writes its tool call into the text; turnwise reads it there if `calls_in_text` is on for the endpoint"
     ),
-    "more_repairs": Meaning("healed", "more was mended than is told"),
-    "output_fence": Meaning("healed", "the JSON answer stands in a code fence"),
+    "disobeyed": "the model calls a tool although tools are forbidden; turnwise does not run it",
+    "asked_to_wait": "the server asked to wait, and answered then",
+    "refused_field": "the server refuses a field, and takes the request without it",
 }
-_LOSSES: dict[str, Meaning] = {
-    "lost_piece": Meaning("broken", "a piece of the answer did not arrive; a call that it may belong to does not run"),
-    "call_cut": Meaning("broken", "a call stops in the middle, and no output limit was reached"),
-    "call_invalid": Meaning("broken", "the arguments of a call are no JSON"),
-    "broke_off": Meaning("broken", "the answer breaks off in the middle"),
-    "fell_silent": Meaning("broken", "the answer begins and then nothing more comes"),
-    "error_in_stream": Meaning("broken", "an error comes in the middle of the stream"),
-    "html": Meaning("broken", "a web page comes in place of an answer"),
-    "too_slow": Meaning("broken", "pieces come until the time is up, and the answer is not whole then"),
-    "other_api": Meaning("broken", "the answer is one of another API"),
-    "other_json": Meaning("broken", "JSON comes that is no answer of this API"),
+_LACKING: dict[str, str] = {
+    # What the model does, or the server in its name.
+    "no_room": "reasoning takes all of the output limit, so no text is left",
+    "call_unasked": "the model calls a tool that was not offered",
+    "no_call": "the model answers in words and does not call the tool",
+    "misfit": "the arguments of the call do not fit the tool's schema",
+    "one_call": "the model makes one call where two were asked for",
+    "output_misfit": "the answer does not fit the JSON Schema; turnwise asks again",
+    "no_usage": "no tokens are counted, so cost is unknown",
+    "no_cache": "the same prompt is not read from a cache, or the server does not say so",
+    "any_model": "a model that does not exist is answered all the same",
+    "odd_refusal": "the refusal has a status that means something else",
 }
-_MODEL: dict[str, Meaning] = {
-    "empty_answer": Meaning("broken", "the answer is empty"),
-    "cut_early": Meaning("broken", "the finish reason says that the output limit was reached, and it was not"),
-    "filtered": Meaning("broken", "a content filter stops a harmless request"),
-    "declined": Meaning("broken", "the model refuses a harmless request"),
-    "no_room": Meaning("lacks", "reasoning takes all of the output limit, so no text is left"),
-    "call_unasked": Meaning("lacks", "the model calls a tool that was not offered"),
-    "call_in_text": Meaning(
-        "healed",
-        "the model writes its tool call into the text; turnwise reads it there if `calls_in_text` is on for the endpoint",
-    ),
-    "no_call": Meaning("lacks", "the model answers in words and does not call the tool"),
-    "misfit": Meaning("lacks", "the arguments of the call do not fit the tool's schema"),
-    "one_call": Meaning("lacks", "the model makes one call where two were asked for"),
-    "disobeyed": Meaning("healed", "the model calls a tool although tools are forbidden; turnwise does not run it"),
-    "limit_ignored": Meaning("broken", "the output limit is not kept"),
-    "limit_unsaid": Meaning("broken", "the output limit cuts the answer, and the finish reason does not say so"),
-    "output_misfit": Meaning("lacks", "the answer does not fit the JSON Schema; turnwise asks again"),
-    "no_usage": Meaning("lacks", "no tokens are counted, so cost is unknown"),
-    "no_cache": Meaning("lacks", "the same prompt is not read from a cache, or the server does not say so"),
-    "any_model": Meaning("lacks", "a model that does not exist is answered all the same"),
-    "any_key": Meaning("usual", "no key is needed"),
-    "odd_refusal": Meaning("lacks", "the refusal has a status that means something else"),
-    "asked_to_wait": Meaning("healed", "the server asked to wait, and answered then"),
-    "refused_field": Meaning("healed", "the server refuses a field, and takes the request without it"),
+_BROKEN: dict[str, str] = {
+    # What is lost.
+    "lost_piece": "a piece of the answer did not arrive; a call that it may belong to does not run",
+    "call_cut": "a call stops in the middle, and no output limit was reached",
+    "call_invalid": "the arguments of a call are no JSON",
+    "broke_off": "the answer breaks off in the middle",
+    "fell_silent": "the answer begins and then nothing more comes",
+    "error_in_stream": "an error comes in the middle of the stream",
+    "html": "a web page comes in place of an answer",
+    "too_slow": "pieces come until the time is up, and the answer is not whole then",
+    "other_api": "the answer is one of another API",
+    "other_json": "JSON comes that is no answer of this API",
+    # What the model does, or the server in its name.
+    "empty_answer": "the answer is empty",
+    "cut_early": "the finish reason says that the output limit was reached, and it was not",
+    "filtered": "a content filter stops a harmless request",
+    "declined": "the model refuses a harmless request",
+    "limit_ignored": "the output limit is not kept",
+    "limit_unsaid": "the output limit cuts the answer, and the finish reason does not say so",
 }
 _FAULTS: dict[FaultKind, str] = {
     FaultKind.UNREACHABLE: "no connection",
@@ -375,13 +379,14 @@ _FAULTS: dict[FaultKind, str] = {
     FaultKind.PROTOCOL: "what comes is no answer of this API",
     FaultKind.TOO_LARGE: "the answer is longer than turnwise reads",
 }
+_WORDS: Mapping[Weight, Mapping[str, str]] = {
+    "usual": _USUAL,
+    "healed": KINDS | _HEALED,
+    "lacks": _LACKING,
+    "broken": _BROKEN | {str(kind): words for kind, words in _FAULTS.items()},
+}
 MEANINGS: Mapping[str, Meaning] = MappingProxyType(
-    {kind: Meaning("healed", words) for kind, words in KINDS.items()}
-    | _WAYS
-    | _DECODERS
-    | _LOSSES
-    | _MODEL
-    | {str(kind): Meaning("broken", words) for kind, words in _FAULTS.items()}
+    {name: Meaning(weight, words) for weight, named in _WORDS.items() for name, words in named.items()}
 )
 
 

@@ -8,6 +8,7 @@ family make says which. What single servers refuse beyond their family is data: 
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.lab.raw import Raw, dump, either, table
 from turnwise.lab.script import Binding
@@ -35,7 +36,7 @@ def check(family: str, *, body: Raw, rules: ModelRules = LENIENT_MODEL, dialect:
         return
     dialect.check(body)
     try:
-        judge.check(body, msgspec.structs.replace(rules, parts=dialect.parts))
+        judge.check(body, replace(rules, parts=dialect.parts))
     except Rejected as rejected:
         raise dialect.worded(rejected) from None
 

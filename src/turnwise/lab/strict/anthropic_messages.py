@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-import msgspec
+from msgspec.structs import replace
 
 from turnwise.lab.raw import Raw, dig, rows, table, text
 from turnwise.lab.script import Binding
@@ -503,7 +503,7 @@ MODELS: Mapping[str, JudgedModel] = {
     "claude-haiku-5-5": JudgedModel(thinking=("adaptive", "disabled")),
     "claude-fable-5": JudgedModel(thinking=("adaptive",)),
     "claude-fable-5-1": _FABLE,
-    "claude-fable-5-2": msgspec.structs.replace(_FABLE, computer=False),
+    "claude-fable-5-2": replace(_FABLE, computer=False),
 }
 
 
