@@ -36,7 +36,7 @@ NODES = {
     "endpoints": 11_100,
     "gateway": 13_500,
     "journal": 20_200,
-    "lab": 41_000,
+    "lab": 40_800,
     "relay": 19_400,
     "replay": 8_100,
     "rules": 36_800,

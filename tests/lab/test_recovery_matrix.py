@@ -11,8 +11,9 @@ from turnwise.lab import Lab
 from turnwise.lab.families import FAMILIES
 from turnwise.lab.families.family import Conversation, Offered, SentMessage
 from turnwise.lab.provider import encoded
+from turnwise.lab.replies import Asked, TokenRoom
 from turnwise.lab.script import Script, Writer
-from turnwise.lab.writer import TokenRoom, file_text, writer_reply
+from turnwise.lab.writer import file_text, writer_reply
 from turnwise.tools.workspace import workspace_tools
 from turnwise.vocab import Request, StopReason
 from turnwise.wire.registry import family as find_family
@@ -64,13 +65,15 @@ def said_by(family: str, *, told: Told, streamed: bool) -> bytes:
     """A cut response as it goes over the wire, without white space."""
     reply = writer_reply(
         Writer(size=40_000, finish=told),
-        conversation=Conversation(
-            said=(SentMessage(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),)
+        Asked(
+            conversation=Conversation(
+                said=(SentMessage(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),)
+            ),
+            family=FAMILIES[family],
+            streamed=streamed,
+            room=TokenRoom(output=100, thinking=None),
+            prompt_bytes=100,
         ),
-        family=FAMILIES[family],
-        streamed=streamed,
-        room=TokenRoom(output=100, thinking=None),
-        prompt_bytes=100,
     )
     request = Request(model="writer", messages=(), stream=streamed)
     outgoing = encoded(find_family(family), reply=reply, request=request, streamed=streamed)

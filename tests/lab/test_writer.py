@@ -11,8 +11,9 @@ from lab.writing import START, Asking, with_results
 from turnwise.lab import Lab
 from turnwise.lab.families import openai_chat
 from turnwise.lab.families.family import Conversation, Offered, SentMessage
+from turnwise.lab.replies import Asked, TokenRoom
 from turnwise.lab.script import Habit, Script, ScriptedCall, ScriptedFault, Writer
-from turnwise.lab.writer import TokenRoom, file_text, intention, room_of, writer_reply
+from turnwise.lab.writer import file_text, intention, room_of, writer_reply
 from turnwise.rules.truncation import Cut
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Reasoning, Text, ToolCall, calls_of, text_of
 
@@ -187,11 +188,13 @@ def test_the_cut_falls_at_every_byte() -> None:
         for limit in range(1, len(stream.encode()) // 4 + 3):
             reply = writer_reply(
                 Writer(size=1200, writes="two-files", seed=5, half="\ufffd" if half else ""),
-                conversation=conversation,
-                family=openai_chat.FAMILY,
-                streamed=True,
-                room=TokenRoom(output=limit, thinking=None),
-                prompt_bytes=100,
+                Asked(
+                    conversation=conversation,
+                    family=openai_chat.FAMILY,
+                    streamed=True,
+                    room=TokenRoom(output=limit, thinking=None),
+                    prompt_bytes=100,
+                ),
             )
             calls = calls_of(reply.response.message)
             got = "".join([call.name + call.arguments for call in calls])

@@ -9,6 +9,7 @@ from turnwise.lab import strict
 from turnwise.lab.families import FAMILIES
 from turnwise.lab.provider import encoded
 from turnwise.lab.raw import parse, table
+from turnwise.lab.replies import Asked
 from turnwise.lab.script import Writer
 from turnwise.lab.writer import room_of, writer_reply
 from turnwise.rules.continuation import Grown, PartialKind, ask_to_continue, hold_back, stitch
@@ -69,11 +70,13 @@ class Asking:
         strict.check(self.family, body=raw)
         reply = writer_reply(
             self.writer,
-            conversation=FAMILIES[self.family].read(table(raw)),
-            family=FAMILIES[self.family],
-            streamed=self.streamed,
-            room=room_of(raw),
-            prompt_bytes=len(body),
+            Asked(
+                conversation=FAMILIES[self.family].read(table(raw)),
+                family=FAMILIES[self.family],
+                streamed=self.streamed,
+                room=room_of(raw),
+                prompt_bytes=len(body),
+            ),
         )
         outgoing = encoded(family, reply=reply, request=request, streamed=self.streamed)
         names = frozenset([tool.name for tool in tools])

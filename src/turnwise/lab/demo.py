@@ -25,34 +25,18 @@ from turnwise.vocab import StopReason, Usage, calls_of
 
 Json = dict[str, Any]
 
-READ_TOOL: Json = {
-    "name": "read",
-    "description": "Read a file.",
-    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
-}
-WRITE_TOOL: Json = {
-    "name": "write",
-    "description": "Write a file.",
-    "parameters": {
-        "type": "object",
-        "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
-        "required": ["path", "content"],
-    },
-}
-EDIT_TOOL: Json = {
-    "name": "edit",
-    "description": "Edit a file.",
-    "parameters": {
-        "type": "object",
-        "properties": {"path": {"type": "string"}, "old": {"type": "string"}, "new": {"type": "string"}},
-        "required": ["path", "old", "new"],
-    },
-}
-SEARCH_TOOL: Json = {
-    "name": "search",
-    "description": "Search the web.",
-    "parameters": {"type": "object", "properties": {"pattern": {"type": "string"}}, "required": ["pattern"]},
-}
+
+def text_tool(name: str, description: str, *fields: str) -> Json:
+    """A tool whose arguments are texts, all of them needed."""
+    properties = {field: {"type": "string"} for field in fields}
+    parameters = {"type": "object", "properties": properties, "required": list(fields)}
+    return {"name": name, "description": description, "parameters": parameters}
+
+
+READ_TOOL = text_tool("read", "Read a file.", "path")
+WRITE_TOOL = text_tool("write", "Write a file.", "path", "content")
+EDIT_TOOL = text_tool("edit", "Edit a file.", "path", "old", "new")
+SEARCH_TOOL = text_tool("search", "Search the web.", "pattern")
 
 
 class Client:
@@ -101,6 +85,15 @@ def run_tool(folder: Path, name: str, arguments: Json) -> str:
             return "ok"
         case _:
             return "nothing found"
+
+
+def answered(message: Json, folder: Path) -> list[Json]:
+    """The message with its calls, and a result for each."""
+    found: list[Json] = [{"role": "assistant", "content": message["content"], "tool_calls": message["tool_calls"]}]
+    for call in message["tool_calls"]:
+        output = run_tool(folder, call["function"]["name"], json.loads(call["function"]["arguments"]))
+        found.append({"role": "tool", "tool_call_id": call["id"], "content": output})
+    return found
 
 
 async def new_call_at_every_id(client: Client, folder: Path, prompt: str) -> str:
@@ -162,10 +155,7 @@ async def close_what_was_cut(client: Client, folder: Path, prompt: str) -> str:
                 json.loads(arguments)
             except ValueError:
                 call["function"]["arguments"] = arguments.rstrip("\\") + '"}'
-        messages.append({"role": "assistant", "content": message["content"], "tool_calls": calls})
-        for call in calls:
-            output = run_tool(folder, call["function"]["name"], json.loads(call["function"]["arguments"]))
-            messages.append({"role": "tool", "tool_call_id": call["id"], "content": output})
+        messages += answered(message, folder)
     return "no end after 5 steps"
 
 
@@ -175,12 +165,10 @@ async def stop_at_the_cap(client: Client, folder: Path, prompt: str) -> str:
     text = ""
     for _ in range(8):
         message = await client.chat(chat_body("research", messages, SEARCH_TOOL))
-        calls: list[Json] = message.get("tool_calls") or []
-        text = "" if calls else message["content"]
-        if not calls:
+        if not message.get("tool_calls"):
+            text = message["content"]
             break
-        messages.append({"role": "assistant", "content": message["content"], "tool_calls": calls})
-        messages += [{"role": "tool", "tool_call_id": call["id"], "content": "nothing found"} for call in calls]
+        messages += answered(message, folder)
     return f"ended after 8 steps with the text '{text}'"
 
 
@@ -190,13 +178,9 @@ async def hide_a_request(client: Client, folder: Path, prompt: str) -> str:
     messages: list[Json] = [{"role": "user", "content": prompt}]
     while True:
         message = await client.chat(chat_body("read-edit-answer", messages, READ_TOOL, EDIT_TOOL))
-        calls: list[Json] = message.get("tool_calls") or []
-        if not calls:
+        if not message.get("tool_calls"):
             return "the user sees 1 prompt; nobody counted the rest"
-        messages.append({"role": "assistant", "content": message["content"], "tool_calls": calls})
-        for call in calls:
-            output = run_tool(folder, call["function"]["name"], json.loads(call["function"]["arguments"]))
-            messages.append({"role": "tool", "tool_call_id": call["id"], "content": output})
+        messages += answered(message, folder)
 
 
 SCRIPTS = Path(__file__).parent / "demo_scripts"

@@ -15,7 +15,16 @@ from turnwise.lab.families.family import Conversation, LabFamily
 from turnwise.lab.faults import EVENT_STREAM, JSON, Outgoing, bend, refusal, sent_until, stream_of
 from turnwise.lab.raw import Raw, dump, parse, table, text
 from turnwise.lab.replay import RecordedConversation, Unexpected, find
-from turnwise.lab.replies import LabReply, next_reply, tokens, turns_in, with_cache_use, with_signature
+from turnwise.lab.replies import (
+    Asked,
+    LabReply,
+    next_reply,
+    tokens,
+    turns_in,
+    with_cache_use,
+    with_parts,
+    with_signature,
+)
 from turnwise.lab.script import FaultName, FaultPoint, Script
 from turnwise.lab.strict import ModelRules, Rejected
 from turnwise.lab.strict.dialects import ServerDialect
@@ -57,6 +66,9 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[str, ...] = ()
 
 
+LISTED = "number family path model streamed status refused turn step usage is_summary fault fault_at".split()
+
+
 def counted(
     requests: Sequence[Received], *, model: str | None = None, family: str | None = None, status: int | None = None
 ) -> int:
@@ -72,25 +84,7 @@ def counted(
 
 def listing(requests: Sequence[Received]) -> bytes:
     """The answer of `GET /_lab/requests`: how many, by model, and each with its body."""
-    each = [
-        {
-            "number": one.number,
-            "family": one.family,
-            "path": one.path,
-            "model": one.model,
-            "streamed": one.streamed,
-            "status": one.status,
-            "refused": one.refused,
-            "turn": one.turn,
-            "step": one.step,
-            "usage": one.usage,
-            "is_summary": one.is_summary,
-            "fault": one.fault,
-            "fault_at": one.fault_at,
-            "body": readable(one.body),
-        }
-        for one in requests
-    ]
+    each = [{**{name: getattr(one, name) for name in LISTED}, "body": readable(one.body)} for one in requests]
     return dump({"count": len(requests), "by_model": Counter(one.model for one in requests), "requests": each})
 
 
@@ -185,26 +179,15 @@ class Provider:
         same = (script.name, hashlib.sha256(kept.path.encode() + words).digest())
         receipt = self._receipts[same]
         self._receipts[same] += 1
-        if script.writer is None:
-            reply = next_reply(
-                script,
-                conversation=conversation,
-                family=family,
-                streamed=kept.streamed,
-                prompt_bytes=size,
-                limit_tokens=room.output,
-                receipt=receipt,
-            )
-        else:
-            reply = writer_reply(
-                script.writer,
-                conversation=conversation,
-                family=family,
-                streamed=kept.streamed,
-                room=room,
-                prompt_bytes=size,
-                receipt=receipt,
-            )
+        asked = Asked(
+            conversation=conversation,
+            family=family,
+            streamed=kept.streamed,
+            room=room,
+            prompt_bytes=size,
+            receipt=receipt,
+        )
+        reply = next_reply(script, asked) if script.writer is None else writer_reply(script.writer, asked)
         reply = with_cache_use(reply, use=use)
         if self.dialect is not None and self.dialect.signs_calls and family.dialect_signature is not None:
             reply = with_signature(reply, sign_call=family.dialect_signature)
@@ -302,9 +285,7 @@ def decoded(family: Family, *, body: bytes, target: str) -> Request | None:
 
 def bound_reply(reply: LabReply, *, judged: Judged) -> LabReply:
     """With its thoughts bound to what the request shows. The lab thinks first, so nothing of a response stands before them."""
-    parts = [bound_part(part, judged=judged) for part in reply.response.message.parts]
-    message = replace(reply.response.message, parts=tuple(parts))
-    return replace(reply, response=replace(reply.response, message=message))
+    return with_parts(reply, [bound_part(part, judged=judged) for part in reply.response.message.parts])
 
 
 def bound_part(part: Part, *, judged: Judged) -> Part:

@@ -1,13 +1,14 @@
 """The next response of a script: a function of what was said and of the script, of nothing else."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from turnwise.lab.caches import BYTES_A_TOKEN, CacheUse
-from turnwise.lab.families.family import Conversation, LabFamily, Offered, SentMessage
+from turnwise.lab.families.family import Conversation, LabFamily, SentMessage
 from turnwise.lab.raw import Raw, dump, rows, table, text
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedStep, fill
 from turnwise.testing.frames import PIECE
@@ -127,49 +128,72 @@ class LabReply(msgspec.Struct, frozen=True, kw_only=True):
     piece: int = PIECE
 
 
-def next_reply(
-    script: Script,
-    *,
-    conversation: Conversation,
-    family: LabFamily,
-    streamed: bool,
-    prompt_bytes: int,
-    receipt: int = 0,
-    limit_tokens: int | None = None,
-) -> LabReply:
-    """What the script says to this conversation; `receipt` counts the very same requests before this one, `limit_tokens` is
-    how long a summary may be, where one is asked for."""
+class TokenRoom(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request allows: tokens of output, and of thinking."""
+
+    output: int | None
+    thinking: int | None
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, as far as an answer depends on it. `receipt` counts the very same requests before it."""
+
+    conversation: Conversation
+    family: LabFamily
+    streamed: bool
+    room: TokenRoom
+    prompt_bytes: int
+    receipt: int = 0
+
+    def cut_form(self, name: str) -> Literal["text", "held", "object"]:
+        """What is handed out of a call of that tool if the output limit cuts it."""
+        form = self.family.cut_calls
+        if form == "text" or (self.streamed and name in self.conversation.eager):
+            return "text"
+        return form if self.streamed else "object"
+
+
+def next_reply(script: Script, asked: Asked) -> LabReply:
+    """What the script says to this request."""
+    conversation = asked.conversation
     turn = this_turn(conversation.said, script=script)
     place = responses_in(turn, script=script)
     steps = [step for step in script.steps if not step.asked]
     step = asked_step(script, turn=turn, place=place) or steps[min(place, len(steps) - 1)]
     summary = is_asked_for_summary(script, conversation=conversation)
-    values = values_for(script, step=step, conversation=conversation, turn=turn, place=place)
+    contents = [result.content for one in turn for result in one.results]
+    values: dict[str, str | int] = {
+        **script.parameters,
+        **recalled(script, conversation=conversation),
+        "n": place + 1,
+        "result": contents[-1] if contents else "",
+        "results": "\n".join(contents),
+        "example": dump(example_of(conversation.output_schema)).decode(),
+    }
+    found = taken(step, contents=contents, values=values)
     if summary:
-        room = min(limit_tokens or SUMMARY_TOKENS, SUMMARY_TOKENS) * BYTES_A_TOKEN
+        room = min(asked.room.output or SUMMARY_TOKENS, SUMMARY_TOKENS) * BYTES_A_TOKEN
         step = ScriptedStep(text=summary_of(conversation, limit_bytes=room).translate(NO_PLACEHOLDERS))
     elif step.calls and silenced(script, conversation=conversation):
         step = ScriptedStep(text=script.forced or script.steps[-1].text)
-    elif values is None:
+    elif found is None:
         step = ScriptedStep(text=step.otherwise or "What I was looking for is not in the results.")
-    fault = step.faults[receipt] if receipt < len(step.faults) else step.fault
+    fault = step.faults[asked.receipt] if asked.receipt < len(step.faults) else step.fault
     if fault is not None and (fault.text or fault.calls):
         step = replace(step, text=fault.text, calls=fault.calls)
-    filled = values or base_values(script, conversation=conversation, turn=turn, place=place)
     made = made_before(conversation) + 1
-    parts = parts_of(step, values=filled, made=made, conversation=conversation, family=family, streamed=streamed)
-    finish = step.finish or default_finish(step, family=family)
+    parts = parts_of(step, asked, values={**values, **(found or {})}, made=made)
     response = Response(
         message=Message("assistant", tuple(parts)),
-        finish=finish,
-        usage=usage_of(parts, prompt_bytes=prompt_bytes),
+        finish=step.finish or default_finish(step, family=asked.family),
+        usage=usage_of(parts, prompt_bytes=asked.prompt_bytes),
         id=f"lab-{script.name}-{made}",
         model=script.name,
     )
     return LabReply(
         response=response,
         step=place + 1,
-        wire=step.wire.get(family.name) if streamed else None,
+        wire=step.wire.get(asked.family.name) if asked.streamed else None,
         fault=fault,
         is_summary=summary,
     )
@@ -236,57 +260,30 @@ def default_finish(step: ScriptedStep, *, family: LabFamily) -> FinishReason:
     return FinishReason.REFUSAL if step.refusal and family.refuses_by_word else FinishReason.STOP
 
 
-def base_values(
-    script: Script, *, conversation: Conversation, turn: tuple[SentMessage, ...], place: int
-) -> dict[str, str | int]:
-    contents = [result.content for one in turn for result in one.results]
-    return {
-        **script.parameters,
-        **recalled(script, conversation=conversation),
-        "n": place + 1,
-        "result": contents[-1] if contents else "",
-        "results": "\n".join(contents),
-        "example": dump(example_of(conversation.output_schema)).decode(),
-    }
-
-
-def values_for(
-    script: Script, *, step: ScriptedStep, conversation: Conversation, turn: tuple[SentMessage, ...], place: int
-) -> dict[str, str | int] | None:
-    """The values of a step's placeholders; None where something that it takes is not in the results."""
-    values = base_values(script, conversation=conversation, turn=turn, place=place)
-    contents = [result.content for one in turn for result in one.results]
+def taken(step: ScriptedStep, *, contents: list[str], values: dict[str, str | int]) -> dict[str, str | int] | None:
+    """What the step takes from the results; None where something is not in them."""
+    taken: dict[str, str | int] = {}
     for name, pattern in step.take.items():
-        found = [match for content in contents for match in [re.search(fill(pattern, values=values), content)] if match]
+        sought = fill(pattern, values={**values, **taken})
+        found = [match for content in contents if (match := re.search(sought, content))]
         if not found:
             return None
-        values[name] = found[-1].group(1)
-    return values
+        taken[name] = found[-1].group(1)
+    return taken
 
 
-def parts_of(
-    step: ScriptedStep,
-    *,
-    values: dict[str, str | int],
-    made: int,
-    conversation: Conversation,
-    family: LabFamily,
-    streamed: bool,
-) -> list[Part]:
+def parts_of(step: ScriptedStep, asked: Asked, *, values: dict[str, str | int], made: int) -> list[Part]:
     parts: list[Part] = []
+    family = asked.family
     if step.reasoning:
-        parts.append(family.thought(fill(step.reasoning, values=values), made, conversation.sealed))
+        parts.append(family.thought(fill(step.reasoning, values=values), made, asked.conversation.sealed))
     if step.text:
         parts.append(Text(fill(step.text, values=values)))
     parts += [ProviderItem(item.family, item.kind, item.json) for item in step.items if item.family == family.name]
     if step.refusal:
         parts.append(Refusal(fill(step.refusal, values=values)))
     for number, call in enumerate(step.calls, start=1):
-        id = call.id or f"call_{made}_{number}"
-        raw = streamed and fill(call.name, values=values) in conversation.eager
-        made_call = tool_call(
-            call, id=id, values=values, tools=conversation.tools, family=family, raw=raw, streamed=streamed
-        )
+        made_call = tool_call(call, asked, id=call.id or f"call_{made}_{number}", values=values)
         parts.append(signed(made_call, parts=parts, family=family))
     return parts
 
@@ -298,9 +295,12 @@ def with_signature(reply: LabReply, *, sign_call: Callable[[str], Opaque]) -> La
     if first is None:
         return reply
     made = replace(first, opaque=sign_call(first.id))
-    parts = tuple([made if part is first else part for part in message.parts])
-    response = replace(reply.response, message=replace(message, parts=parts))
-    return replace(reply, response=response)
+    return with_parts(reply, [made if part is first else part for part in message.parts])
+
+
+def with_parts(reply: LabReply, parts: Iterable[Part]) -> LabReply:
+    message = replace(reply.response.message, parts=tuple(parts))
+    return replace(reply, response=replace(reply.response, message=message))
 
 
 def signed(call: ToolCall, *, parts: list[Part], family: LabFamily) -> ToolCall:
@@ -311,29 +311,22 @@ def signed(call: ToolCall, *, parts: list[Part], family: LabFamily) -> ToolCall:
     return replace(call, opaque=family.call_signature(thoughts[0]))
 
 
-def tool_call(
-    call: ScriptedCall,
-    *,
-    id: str,
-    values: dict[str, str | int],
-    tools: tuple[Offered, ...],
-    family: LabFamily,
-    raw: bool,
-    streamed: bool,
-) -> ToolCall:
-    name = fill(call.name, values=values)
+def tool_call(call: ScriptedCall, asked: Asked, *, id: str, values: dict[str, str | int]) -> ToolCall:
+    name, tools = fill(call.name, values=values), asked.conversation.tools
     if call.or_any and tools and not any(tool.name == name for tool in tools):
         return ToolCall(id=id, name=tools[0].name, arguments=dump(example_of(tools[0].schema)).decode())
     arguments = filled(call.arguments, values=values)
     whole = dump(arguments).decode()
     if call.cut_after is None:
         return ToolCall(id=id, name=name, arguments=whole)
-    if raw or family.cut_calls == "text":
-        return ToolCall(id=id, name=name, arguments=whole[: call.cut_after], state=ArgumentsState.TRUNCATED)
-    kept = whole_keys(arguments, within=call.cut_after)
-    if family.cut_calls == "held" and streamed:
-        return ToolCall(id=id, name=name, arguments=dump(kept).decode()[:-1], state=ArgumentsState.TRUNCATED)
-    return ToolCall(id=id, name=name, arguments=dump(kept).decode())
+    kept = dump(whole_keys(arguments, within=call.cut_after)).decode()
+    match asked.cut_form(name):
+        case "text":
+            return ToolCall(id=id, name=name, arguments=whole[: call.cut_after], state=ArgumentsState.TRUNCATED)
+        case "held":
+            return ToolCall(id=id, name=name, arguments=kept[:-1], state=ArgumentsState.TRUNCATED)
+        case "object":
+            return ToolCall(id=id, name=name, arguments=kept)
 
 
 def filled(arguments: dict[str, object], *, values: dict[str, str | int]) -> dict[str, object]:

@@ -17,13 +17,14 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from random import Random
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.lab.families.family import CallSeen, Conversation, LabFamily, SentMessage
+from turnwise.lab.families.family import CallSeen, Conversation, SentMessage
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
-from turnwise.lab.replies import BYTES_A_TOKEN, LabReply, filled, signed, tokens
+from turnwise.lab.replies import BYTES_A_TOKEN, Asked, LabReply, TokenRoom, filled, signed, tokens
 from turnwise.lab.script import Habit, Writer
 from turnwise.lab.strict import asked_output
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
@@ -171,13 +172,6 @@ PHRASES = (
 )
 
 
-class TokenRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request allows: tokens of output, and of thinking."""
-
-    output: int | None
-    thinking: int | None
-
-
 class WantedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call it wants to make: `ends` are the places in the arguments' JSON where each key's value ends."""
 
@@ -236,20 +230,12 @@ def room_of(body: Raw) -> TokenRoom:
     return TokenRoom(output=asked_output(body), thinking=budget)
 
 
-def writer_reply(
-    writer: Writer,
-    *,
-    conversation: Conversation,
-    family: LabFamily,
-    streamed: bool,
-    room: TokenRoom,
-    prompt_bytes: int,
-    receipt: int = 0,
-) -> LabReply:
-    """What the writer says to this conversation; `receipt` counts the very same requests before this one."""
+def writer_reply(writer: Writer, asked: Asked) -> LabReply:
+    """What the writer says to this request."""
+    conversation, family, room = asked.conversation, asked.family, asked.room
     if writer.limit is not None:
         room = replace(room, output=min(writer.limit, room.output or writer.limit))
-    plays_pieces = family.plays_pieces if streamed and conversation.eager else None
+    plays_pieces = family.plays_pieces if asked.streamed and conversation.eager else None
     if plays_pieces is not None:
         writer = replace(writer, escapes=False)  # values have no spelling there
     made = sum(1 for one in conversation.said if one.role == "assistant") + 1
@@ -266,33 +252,30 @@ def writer_reply(
         parts.append(Text(kept))
     pens = pen.shared(len(wanted)) if writer.together else [pen] * len(wanted)
     for number, (call, own) in enumerate(zip(wanted, pens, strict=True), start=1):
-        raw = family.cut_calls == "text" or (streamed and call.name in conversation.eager)
-        raw = raw and not writer.objects
-        held = family.cut_calls == "held" and streamed and not writer.objects
-        part = cut_call(call, id=f"call_{made}_{number}", pen=own, raw=raw, held=held)
+        form = "object" if writer.objects else asked.cut_form(call.name)
+        part = cut_call(call, id=f"call_{made}_{number}", pen=own, form=form)
         if part is not None:
             parts.append(signed(part, parts=parts, family=family))
     used = [pen, *pens] if writer.together else [pen]
-    written = sum([one.written for one in used])
     is_cut = any(one.cut for one in used)
-    generated = tokens(written) if room.output is None else min(tokens(written), room.output)
+    written = tokens(sum([one.written for one in used]))
+    generated = written if room.output is None else min(written, room.output)
     response = Response(
         message=Message("assistant", tuple(parts)),
         finish=finish_of(writer, parts=parts, cut=is_cut),
         usage=Usage(
-            input_tokens=tokens(prompt_bytes),
+            input_tokens=tokens(asked.prompt_bytes),
             output_tokens=generated,
             reasoning_tokens=min(tokens(len(thinking.encode())), generated),
         ),
         id=f"lab-writer-{made}",
         model="writer",
     )
-    wire = None if plays_pieces is None else plays_pieces(response, writer.piece)
     return LabReply(
         response=response,
         step=made,
-        wire=wire,
-        fault=writer.faults[receipt] if wanted and receipt < len(writer.faults) else None,
+        wire=None if plays_pieces is None else plays_pieces(response, writer.piece),
+        fault=writer.faults[asked.receipt] if wanted and asked.receipt < len(writer.faults) else None,
         ends_unsaid=is_cut and writer.finish == "missing",
         piece=writer.piece,
     )
@@ -333,7 +316,7 @@ class Pen:
         return said
 
 
-def cut_call(call: WantedCall, *, id: str, pen: Pen, raw: bool, held: bool) -> ToolCall | None:
+def cut_call(call: WantedCall, *, id: str, pen: Pen, form: Literal["text", "held", "object"]) -> ToolCall | None:
     """The call as far as it was written, as the API hands it out; None where it had not begun."""
     if pen.left is not None and pen.left <= 0:
         pen.cut = True
@@ -342,12 +325,12 @@ def cut_call(call: WantedCall, *, id: str, pen: Pen, raw: bool, held: bool) -> T
     kept = pen.write(call.json)
     if not pen.cut:
         return ToolCall(id=id, name=call.name, arguments=call.json)
-    if raw:
+    if form == "text":
         return ToolCall(id=id, name=call.name, arguments=kept, state=ArgumentsState.TRUNCATED)
-    whole = max((end for end in call.ends if end <= len(kept)), default=1)
-    if held:
-        return ToolCall(id=id, name=call.name, arguments=call.json[:whole], state=ArgumentsState.TRUNCATED)
-    return ToolCall(id=id, name=call.name, arguments=call.json[:whole] + "}")
+    whole = call.json[: max((end for end in call.ends if end <= len(kept)), default=1)]
+    if form == "held":
+        return ToolCall(id=id, name=call.name, arguments=whole, state=ArgumentsState.TRUNCATED)
+    return ToolCall(id=id, name=call.name, arguments=whole + "}")
 
 
 # what it wants

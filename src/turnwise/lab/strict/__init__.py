@@ -7,7 +7,6 @@ family make says which. What single servers refuse beyond their family is data: 
 
 from collections.abc import Mapping
 
-import msgspec
 from msgspec.structs import replace
 
 from turnwise.lab.raw import Raw, dump, either, table

@@ -20,31 +20,34 @@ class Mark(msgspec.Struct, frozen=True):
 
 def marks_of_messages(body: Raw) -> list[Mark]:
     """In the order in which the API reads a prompt: tools, system, messages; the field for the end of the body is the last."""
-    found = [*_marks(table(body).get("tools"), where="tools"), *_marks(table(body).get("system"), where="system")]
-    for position, message in enumerate(rows(table(body).get("messages"))):
-        found += _marks(table(message).get("content"), where=f"messages.{position}.content")
-    return [*found, *_top(body, blocks=[*map(_content, rows(table(body).get("messages")))])]
+    return _all_marks(body, own=False)
 
 
 def marks_of_chat(body: Raw) -> list[Mark]:
     """Of a gateway's request: on tools, on messages, and on their content."""
-    found = list(_marks(table(body).get("tools"), where="tools"))
-    for position, message in enumerate(rows(table(body).get("messages"))):
+    return _all_marks(body, own=True)
+
+
+def _all_marks(body: Raw, *, own: bool) -> list[Mark]:
+    """`own`: messages have marks of their own, and no field stands for the system text."""
+    fields = table(body)
+    found = [*_marks(fields.get("tools"), where="tools")]
+    if not own:
+        found += _marks(fields.get("system"), where="system")
+    for position, message in enumerate(rows(fields.get("messages"))):
         found += _marks(table(message).get("content"), where=f"messages.{position}.content")
-        found += _own(message, where=f"messages.{position}")
-    return [*found, *_top(body, blocks=[*map(_content, rows(table(body).get("messages")))])]
+        if own:
+            found += _own(message, where=f"messages.{position}")
+    return [*found, *_top(fields)]
 
 
-def _content(message: Raw) -> list[Raw]:
-    return rows(table(message).get("content"))
-
-
-def _top(body: Raw, *, blocks: list[list[Raw]]) -> list[Mark]:
+def _top(fields: dict[str, Raw]) -> list[Mark]:
     """The field for the end of the body, with the block that it marks: the last one that may be marked."""
-    top = table(body).get("cache_control")
+    top = fields.get("cache_control")
     if top is None:
         return []
-    inner = [block for content in blocks for block in content if _may_be_marked(block)]
+    contents = [rows(table(message).get("content")) for message in rows(fields.get("messages"))]
+    inner = [block for content in contents for block in content if _may_be_marked(block)]
     return [Mark("cache_control", top, inner[-1] if inner else None)]
 
 
