@@ -15,9 +15,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
 
-from turnwise.endpoints.key_forms import HIDDEN, SHORTEST_KEY
+from turnwise.endpoints.key_hiding import HIDDEN, KEYLESS_HEADERS, QUERY_UP, SHORTEST_KEY
 from turnwise.endpoints.transport import HttpReply, HttpRequest, Transport
-from turnwise.endpoints.visible_fields import KEYLESS_HEADERS, QUERY_UP
 from turnwise.errors import CallerError, NotRecorded, ProviderFault
 from turnwise.relay.client_request import asked_path
 from turnwise.replay.secret_finder import NewCharacters, SecretFinder
