@@ -91,7 +91,7 @@ def test_string_that_is_read_in_slices_is_what_the_decoder_reads_at_once(said: b
     """With escapes, characters of all widths, and what is none of both, wherever the slices end."""
     at_once = outcome(lambda: msgspec.json.decode(said, type=str))
     for piece in (1, 7, 12, PIECE):
-        assert outcome(lambda piece=piece: long_texts.read_string(said, piece_bytes=piece)) == at_once
+        assert outcome(lambda piece=piece: long_texts.read_long_string(said, piece_bytes=piece)) == at_once
 
 
 @given(strings(broken=True))

@@ -6,8 +6,7 @@ from typing import cast
 import msgspec
 
 from turnwise.vocab import Opaque
-from turnwise.wire import long_texts
-from turnwise.wire.long_texts import LONG_BYTES, read_utf8
+from turnwise.wire.long_texts import LONG_BYTES, read_compact, read_long_string, read_utf8
 
 Fields = dict[str, msgspec.Raw]
 """An object's keys and, undecoded, their values."""
@@ -39,7 +38,7 @@ def read_items(text: bytes | str | msgspec.Raw) -> list[msgspec.Raw]:
 def read_string(text: bytes | str | msgspec.Raw) -> str:
     """Raises one of UNREADABLE if it is no string."""
     if not isinstance(text, str) and len(view := memoryview(text)) > LONG_BYTES:
-        return long_texts.read_string(view)
+        return read_long_string(view)
     return _string.decode(text)
 
 
@@ -163,7 +162,7 @@ def compact(text: bytes | msgspec.Raw) -> bytes:
 def compact_text(raw: msgspec.Raw | bytes) -> str:
     """`compact`, as text. Clean JSON is given."""
     view = memoryview(raw)
-    return long_texts.read_compact(view) if len(view) > LONG_BYTES else str(compact(raw), "utf-8")
+    return read_compact(view) if len(view) > LONG_BYTES else str(compact(raw), "utf-8")
 
 
 def one_line(json: bytes) -> bytes:

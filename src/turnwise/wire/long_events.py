@@ -14,11 +14,10 @@ import msgspec
 
 from turnwise.wire.healing import is_too_long
 from turnwise.wire.json_fields import UNREADABLE
-from turnwise.wire.long_texts import LONG_BYTES, read_string
+from turnwise.wire.long_texts import LONG_BYTES, WHOLE_STRING, read_long_string
 
 T = TypeVar("T")
 
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _DIGITS = re.compile(rb'"(?:[0-9]|\\u003[0-9])*+"')  # also where they are written as escapes
 _COLON = re.compile(rb"[ \t\r\n]*+:")
 _raw = msgspec.json.Decoder(msgspec.Raw)
@@ -75,7 +74,7 @@ class _Cut:
         pieces: list[bytes | memoryview] = []
         at = done = 0
         while (found := between.match(text, at)) is not None and (at := found.end()) < len(text):
-            string = _STRING.match(text, at)
+            string = WHOLE_STRING.match(text, at)
             if string is None:  # it has no end: nothing of it is read
                 pieces += (self._view[done:at], b'"')
                 done = len(text)
@@ -117,7 +116,7 @@ class _Cut:
 
     def _text(self, number: int) -> str:
         start, end = self.spans[number]
-        return read_string(self._view[start:end])
+        return read_long_string(self._view[start:end])
 
     def _raw(self, raw: msgspec.Raw) -> msgspec.Raw:
         """The same piece of what came; no copy of it."""

@@ -22,10 +22,10 @@ _string = msgspec.json.Decoder(str)
 _NEEDS_SLICES = re.compile(rb"[\\\x80-\xff]")
 # As many whole characters and escapes as there are; two escapes may be one character. Possessive: never backtracks.
 _UNITS = re.compile(rb"(?:[^\\]++|\\u[dD][89abAB]..\\u....|\\u(?![dD][89abAB])....|\\[^u])*+", re.DOTALL)
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_TOKENS = re.compile(rb'(?:[^"]++|' + _STRING + rb")*+", re.DOTALL)
-_WHOLE_STRING = re.compile(_STRING, re.DOTALL)
-_NO_SPACE = re.compile(rb'[^" \t\r\n]++|' + _STRING, re.DOTALL)
+STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_TOKENS = re.compile(rb'(?:[^"]++|' + STRING + rb")*+", re.DOTALL)
+WHOLE_STRING = re.compile(STRING, re.DOTALL)
+_NO_SPACE = re.compile(rb'[^" \t\r\n]++|' + STRING, re.DOTALL)
 _SPACE = b" \t\r\n"
 _decoder = codecs.getincrementaldecoder("utf-8")
 
@@ -53,7 +53,7 @@ def _decoded(view: memoryview, piece_bytes: int) -> Iterator[str]:
         yield decoder.decode(view[at : at + piece_bytes], at + piece_bytes >= len(view))
 
 
-def read_string(json: bytes | memoryview, *, piece_bytes: int = PIECE_BYTES) -> str:
+def read_long_string(json: bytes | memoryview, *, piece_bytes: int = PIECE_BYTES) -> str:
     """The text of a JSON string. Raises what the JSON decoder raises where it is none."""
     if len(json) <= 4 * piece_bytes or _NEEDS_SLICES.search(json) is None:
         return _string.decode(json)
@@ -104,7 +104,7 @@ def _without_space(json: memoryview, piece_bytes: int) -> Iterator[str]:
                 piece = b"".join(_NO_SPACE.findall(piece))
             yield str(piece, "utf-8")
         else:  # a string that is longer than a piece
-            found = _WHOLE_STRING.match(json, at)
+            found = WHOLE_STRING.match(json, at)
             end = found.end() if found is not None else size
             yield from _decoded(json[at:end], piece_bytes)
         at = end

@@ -11,6 +11,7 @@ from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.json_fields import UNREADABLE, read_string
 from turnwise.wire.limits import Limits
 from turnwise.wire.long_calls import call_too_long, without_long_calls
+from turnwise.wire.long_texts import STRING
 
 COUNTED_BYTES = 64 * 1024
 """What is no longer costs little, whatever it holds."""
@@ -37,8 +38,7 @@ _READ = frozenset(
 )
 """The keys whose lists and objects a decoder reads, in all families; without underscores, and in small letters."""
 
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_TOKEN = re.compile(rb'[^"\[\]{},]*+(?:(' + _STRING + rb")|([\[\]{},]))", re.DOTALL)
+_TOKEN = re.compile(rb'[^"\[\]{},]*+(?:(' + STRING + rb")|([\[\]{},]))", re.DOTALL)
 _SMALL = re.compile(rb'(?:[^"\[\]{},]*+,|[ \t\r\n]*+(?:"[^"\\,\[\]{}]*+"[^"\[\]{},]*+|\{\}|\[\])[ \t\r\n]*+,)++')
 """Numbers, short strings, fields of these, and empty lists and objects: any number of them at once."""
 _OPENING = b"[{"
@@ -48,9 +48,9 @@ TOO_DEEP = 2048
 
 def _passed_over() -> re.Pattern[bytes]:
     """All up to the next bracket that has more than six levels in it, or that closes. Possessive: never backtracks."""
-    inner = rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+"
+    inner = rb'(?:[^"\[\]{}]++|' + STRING + rb")*+"
     for _ in range(6):
-        inner = rb'(?:[^"\[\]{}]++|' + _STRING + rb"|[\[{]" + inner + rb"[\]}])*+"
+        inner = rb'(?:[^"\[\]{}]++|' + STRING + rb"|[\[{]" + inner + rb"[\]}])*+"
     return re.compile(inner + rb"([\[\]{}])", re.DOTALL)
 
 
