@@ -29,7 +29,7 @@ from turnwise.rules.last_step import OUTCOMES
 from turnwise.settings.options import OptionRow, rows, rows_from
 from turnwise.terminal.chat import command as chat
 from turnwise.terminal.compare import command as compare
-from turnwise.wire import registry
+from turnwise.wire import family as registry
 from turnwise.wire.family import Family
 from turnwise.wire.profiles import MARK_WAYS, CacheWay, Profile, builtin_profiles
 from turnwise.wire.relay_facts import FieldRule, relay_facts

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from turnwise.vocab import ArgumentsState, Response, Usage, calls_of, reasoning_of, refusal_of, text_of
-from turnwise.wire import registry
+from turnwise.wire import family as registry
 from turnwise.wire.profiles import Profile, builtin_profiles
 from whole_streams import read_stream
 

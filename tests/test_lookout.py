@@ -18,8 +18,8 @@ from relay.asking_relay import FAMILIES, PROFILES, body_of, plain, refusal, send
 from turnwise.assembly.response_reading import read_body
 from turnwise.relay.terms import RouteTerms
 from turnwise.vocab import File, FinishReason, Message, Request, Response, Text, calls_of
+from turnwise.wire.family import family as family_named
 from turnwise.wire.model_lists import read_model_list
-from turnwise.wire.registry import family as family_named
 from whole_streams import read_stream
 
 ROOT = Path(__file__).resolve().parents[1]

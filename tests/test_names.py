@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import turnwise
-from turnwise.wire.registry import MODULES
+from turnwise.wire.family import MODULES
 
 SOURCE = Path(turnwise.__file__).parent
 FAMILIES = tuple([SOURCE / "wire" / name for name in MODULES])

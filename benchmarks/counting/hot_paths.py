@@ -96,7 +96,7 @@ def encoded(family: str, *, deltas: int, arguments: bool) -> bytes:
     from turnwise.testing.frames import frames_of
     from turnwise.testing.scripted_model import call, response_of
     from turnwise.vocab import Message, Request, Text
-    from turnwise.wire.registry import family as find_family
+    from turnwise.wire.family import family as find_family
 
     text = (WORDS * (deltas * TOKEN // len(WORDS) + 1))[: deltas * TOKEN]
     response = response_of([call("write", text=text)] if arguments else text, model="counted")
@@ -156,7 +156,7 @@ def whole_stream(said: object) -> bytes:
     from turnwise.testing.frames import frames_of
     from turnwise.testing.scripted_model import response_of
     from turnwise.vocab import Message, Request, Text
-    from turnwise.wire.registry import family
+    from turnwise.wire.family import family
 
     request = Request(model="counted", messages=(Message("user", (Text("Go on."),)),), stream=True)
     encoder = family("openai_chat").stream_encoder(request)
@@ -170,8 +170,8 @@ def encode(family: str) -> Prepare:
         from turnwise.testing.scripted_model import call
         from turnwise.vocab import Message, Request, Text, ToolResult, ToolSpec
         from turnwise.wire.encoded_history import EncodedHistory
+        from turnwise.wire.family import family as find_family
         from turnwise.wire.profiles import builtin_profiles
-        from turnwise.wire.registry import family as find_family
 
         messages = [Message("user", (Text("Look everywhere."),))]
         for step in range(size):
@@ -199,8 +199,8 @@ def encode_tools(family: str) -> Prepare:
 
     def prepare(size: int) -> Work:
         from turnwise.vocab import Message, Request, Text, ToolSpec
+        from turnwise.wire.family import family as find_family
         from turnwise.wire.profiles import builtin_profiles
-        from turnwise.wire.registry import family as find_family
 
         schema = (
             '{"type":"object","properties":{"place":{"type":"string","description":"Where."}},"required":["place"]}'

@@ -19,7 +19,7 @@ from turnwise.vocab import (
     ToolCall,
     Usage,
 )
-from turnwise.wire.registry import family
+from turnwise.wire.family import family
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 TITLES = {

@@ -15,7 +15,7 @@ from turnwise.lab import Lab
 from turnwise.lab.replay import NOT_COMPARED, UNREPLAYABLE, RecordedConversation, load_recording
 from turnwise.turn.config import ToolOffer
 from turnwise.vocab import Request, ToolResult, text_of
-from turnwise.wire import registry
+from turnwise.wire import family as registry
 from turnwise.wire.profiles import builtin_profiles
 from whole_streams import read_stream
 

@@ -30,8 +30,8 @@ from turnwise.vocab import (
     ToolCall,
     ToolCallDelta,
 )
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 
 LOST = Repair("chunk_skipped", "event 1", "it is no JSON")
 

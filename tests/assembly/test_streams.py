@@ -11,7 +11,7 @@ from requirements import PROMISES
 from tables import each
 from turnwise.testing.frames import byte_by_byte, every_split, random_splits
 from turnwise.vocab import Response, ToolCall, calls_of, reasoning_of, refusal_of, text_of
-from turnwise.wire import registry
+from turnwise.wire import family as registry
 from turnwise.wire.profiles import builtin_profiles
 from whole_streams import read_stream
 

@@ -22,9 +22,9 @@ from turnwise.vocab import (
     Text,
     ToolCall,
 )
+from turnwise.wire.family import family
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import FamilyName, Profile
-from turnwise.wire.registry import family
 
 FAMILIES: tuple[FamilyName, ...] = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 # Families whose response may hold several texts, and calls before them.

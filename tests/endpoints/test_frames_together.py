@@ -33,8 +33,8 @@ from turnwise.vocab import (
     Usage,
     UsageReported,
 )
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 
 CALLS = [("read", {"path": "notes.txt"})]
 TEXTS = (

@@ -30,9 +30,9 @@ from peak_memory import (
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.endpoints.portions import MOST_BYTES
 from turnwise.vocab import FaultKind, Text
+from turnwise.wire.family import family
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 
 pytestmark = pytest.mark.wide
 

@@ -12,8 +12,8 @@ import pytest
 from peak_memory import FAMILIES, READ_BYTES, START_BYTES, TIMES, MiB, end_events, taken
 from turnwise.assembly.response_reading import read_body
 from turnwise.vocab import calls_of, reasoning_of, text_of
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 from whole_streams import read_stream
 
 pytestmark = pytest.mark.wide

@@ -25,9 +25,9 @@ from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived
 from turnwise.vocab import Frame
+from turnwise.wire.family import family
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import family
 from waits import HANG_S
 
 

@@ -19,8 +19,8 @@ from turnwise.lab.provider import Received
 from turnwise.lab.script import Script
 from turnwise.testing import FakeClock
 from turnwise.vocab import Response
+from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import family as find_family
 from whole_streams import read_stream
 
 LIMITS: dict[str, Any] = {

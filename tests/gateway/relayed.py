@@ -20,9 +20,9 @@ from turnwise.lab.script import Script
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.testing import FakeClock, ScriptedTransport
 from turnwise.vocab import Fault, Message, Request, Response, Settings, Text, ToolSpec, calls_of
+from turnwise.wire.family import family
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import Profile, builtin_profiles
-from turnwise.wire.registry import family
 from whole_streams import read_stream
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")

@@ -10,9 +10,9 @@ from turnwise.gateway.config import GatewayRoute
 from turnwise.gateway.doors import ClientCall
 from turnwise.relay.event_reader import ArrayAnswer
 from turnwise.vocab import Response
+from turnwise.wire.family import family
 from turnwise.wire.json_fields import encode
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import family
 from whole_streams import read_stream
 
 EVENTS = b': one\n\ndata: {"a": 1}\r\n\r\ndata: {"b":\ndata: 2}\n\n'

@@ -6,8 +6,8 @@ import pytest
 from tables import each
 from turnwise.gateway import doors
 from turnwise.gateway.doors import DoorRefusal, OwnAddress, encode_refusal, family_of
+from turnwise.wire.family import MODULES, family
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import MODULES, family
 
 LOCAL = OwnAddress("127.0.0.1", 8484)
 

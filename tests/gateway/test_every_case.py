@@ -17,7 +17,7 @@ from turnwise.endpoints.transport import HttpRequest
 from turnwise.lab import Lab, builtin_scripts, families
 from turnwise.lab.gateway_check import HEALTHY_CASES, malformed_cases
 from turnwise.vocab import FinishReason, Response, ToolCall, refusal_of, text_of
-from turnwise.wire.registry import family
+from turnwise.wire.family import family
 from whole_streams import read_stream
 
 SCRIPTS = builtin_scripts()

@@ -15,7 +15,7 @@ from turnwise.testing import Reply, ScriptedTransport
 from turnwise.testing.frames import frames_of
 from turnwise.testing.wire_conformance import encode_stream
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, ToolCall, text_of
-from turnwise.wire.registry import family
+from turnwise.wire.family import family
 
 SCRIPTS = builtin_scripts()
 PAIRS = [(upstream, client) for upstream in FAMILIES for client in FAMILIES]

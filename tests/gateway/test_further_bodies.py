@@ -14,9 +14,9 @@ from turnwise.gateway.config import GatewayRoute
 from turnwise.gateway.doors import ClientCall
 from turnwise.lab.provider import Received
 from turnwise.lab.script import Script, Writer
+from turnwise.wire.family import MODULES
 from turnwise.wire.json_fields import read_fields
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import MODULES
 from turnwise.wire.relay_facts import relay_facts
 
 LIMITED = Script(name="limited", title="cuts at 150 tokens by itself", writer=Writer(writes="answer", limit=150))

@@ -23,8 +23,8 @@ from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.relay.openai_apis import choose_api
 from turnwise.testing import FakeClock, Reply, ScriptedTransport, Stall
 from turnwise.vocab import Finished, FinishReason, Frame, Request, Started, TextDelta, Usage, UsageReported
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 
 CHAT_ROW = builtin_profiles()["openai-chat"]
 TOOL = TOOLS["openai_chat"]

@@ -19,7 +19,7 @@ from turnwise.relay.client_exchange import ClientSide, EventReader, Relay, Relay
 from turnwise.rules.retries import NO_RETRY
 from turnwise.testing.frames import byte_by_byte, random_splits
 from turnwise.vocab import Fault, Message, Request, Text, ToolSpec
-from turnwise.wire.registry import family
+from turnwise.wire.family import family
 from whole_streams import read_stream
 
 # A client warns of words in a response that its version does not know yet; it reads them all the same.

@@ -27,9 +27,9 @@ from turnwise.testing.scripted_model import STREAM, Reply, ScriptedTransport, St
 from turnwise.testing.wire_conformance import encode_stream
 from turnwise.vocab import FinishReason, Message, Request, Response, Text, ToolCall, calls_of, text_of
 from turnwise.wire.family import HttpCall
+from turnwise.wire.family import family as find_family
 from turnwise.wire.model_lists import read_model_list
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import family as find_family
 from turnwise.wire.relay_facts import relay_facts
 from waits import HANG_S
 from whole_streams import read_stream

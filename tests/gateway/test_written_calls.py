@@ -10,9 +10,9 @@ from turnwise.gateway.config import GatewayRoute
 from turnwise.gateway.doors import ClientCall
 from turnwise.lab.script import Script, ScriptedStep
 from turnwise.vocab import FinishReason, Response, Text, calls_of
+from turnwise.wire.family import family as find_family
 from turnwise.wire.json_fields import encode
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import family as find_family
 from whole_streams import read_stream
 
 WRITTEN = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'

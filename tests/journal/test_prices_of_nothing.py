@@ -6,7 +6,7 @@ import pytest
 
 from turnwise.journal.ledger import LedgerEntry, ReceivedResponse, ended_entry
 from turnwise.rules.pricing import PriceRow, TokenPrices
-from turnwise.wire import registry
+from turnwise.wire import family as registry
 from turnwise.wire.profiles import builtin_profiles
 from whole_streams import read_stream
 

@@ -27,8 +27,8 @@ from turnwise.journal.journal import Journal
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.ledger_thread import LedgerThread
 from turnwise.vocab import calls_of, text_of
+from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import family as find_family
 from waits import HANG_S
 from whole_streams import read_stream
 

@@ -9,8 +9,8 @@ from turnwise.assembly.response_reading import ResponseReader
 from turnwise.lab.families.gemini import FAMILY, OpenString, stream_in_pieces, values_of
 from turnwise.lab.faults import stream_of
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Reasoning, Response, Text, ToolCall, Usage
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 
 ARGUMENTS = {
     "path": "b.txt",

@@ -18,7 +18,7 @@ from turnwise.running.watcher_events import AttemptDiscarded, WatcherEvent
 from turnwise.testing.scripted_model import call, response_of
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import FaultKind, Message, Request, Response, Text, ToolResult
-from turnwise.wire.registry import family as family_named
+from turnwise.wire.family import family as family_named
 
 DONE = "It is done."
 Rest = Literal["gone", "torn"]

@@ -10,8 +10,8 @@ from tables import each
 from turnwise.lab import builtin_scripts
 from turnwise.lab.script import Script
 from turnwise.vocab import ArgumentsState, calls_of, text_of
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 from whole_streams import read_stream
 
 SCRIPTS = builtin_scripts()

@@ -23,8 +23,8 @@ from turnwise.lab.gateway_check import (
 from turnwise.lab.provider import Provider
 from turnwise.testing.frames import frames_of
 from turnwise.vocab import FinishReason, Message, Request, Response, Settings, Text, ToolCall, ToolSpec, Usage
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 SCRIPTS = builtin_scripts()

@@ -13,8 +13,8 @@ from turnwise.lab.provider import listing
 from turnwise.lab.replies import summary_of
 from turnwise.lab.script import ScriptError, parse_script
 from turnwise.vocab import FinishReason, Message, Request, Settings, Text, text_of
+from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family as find_family
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 SCRIPTS = load_scripts(Path(__file__).parent / "room")

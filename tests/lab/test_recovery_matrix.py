@@ -16,7 +16,7 @@ from turnwise.lab.script import Script, Writer
 from turnwise.lab.writer import file_text, writer_reply
 from turnwise.tools.workspace import workspace_tools
 from turnwise.vocab import Request, StopReason
-from turnwise.wire.registry import family as find_family
+from turnwise.wire.family import family as find_family
 
 pytestmark = pytest.mark.wide
 

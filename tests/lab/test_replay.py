@@ -13,9 +13,9 @@ from turnwise.errors import CallerError
 from turnwise.lab import Lab
 from turnwise.lab.replay import RECORDED_AS, UNREPLAYABLE, load_recording
 from turnwise.vocab import Message, Response, ToolResult, calls_of
+from turnwise.wire.family import MODULES
+from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import MODULES
-from turnwise.wire.registry import family as find_family
 from whole_streams import read_stream
 
 

@@ -54,8 +54,8 @@ from turnwise.vocab import (
     calls_of,
     text_of,
 )
+from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family as find_family
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 SCRIPTS = load_scripts(Path(__file__).parent / "room")

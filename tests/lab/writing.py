@@ -28,8 +28,8 @@ from turnwise.vocab import (
     calls_of,
     text_of,
 )
+from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family as find_family
 
 PROFILES = {
     "openai_chat": "openai_chat",

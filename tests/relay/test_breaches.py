@@ -12,8 +12,8 @@ from tables import each
 from turnwise.assembly import heal
 from turnwise.relay.breaches import BREACHES, blames_provider, breach_of, source_of
 from turnwise.vocab import CALL_NOT_MADE, CALL_NOT_READ, NO_FINISH_REASON
+from turnwise.wire.family import MODULES
 from turnwise.wire.healing import DAMAGES
-from turnwise.wire.registry import MODULES
 from turnwise.wire.relay_facts import NOT_CARRIED, relay_facts
 
 SOURCE = Path(turnwise.__file__).parent

@@ -18,8 +18,8 @@ from turnwise.relay.client_request import (
 )
 from turnwise.relay.token_counting import read_count_request
 from turnwise.vocab import Message, Text
+from turnwise.wire.family import MODULES
 from turnwise.wire.json_fields import read_fields
-from turnwise.wire.registry import MODULES
 from turnwise.wire.relay_facts import relay_facts
 
 STORED: list[tuple[str, dict[str, Any], str]] = [

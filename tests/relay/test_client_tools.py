@@ -26,7 +26,7 @@ from turnwise.vocab import (
     ToolResult,
     calls_of,
 )
-from turnwise.wire.registry import family
+from turnwise.wire.family import family
 
 DOTTED, LONG = "calendar.respond:to", "mcp__" + "x" * 125
 TAKEN = {"openai_chat": r"[\w-]{1,64}", "openai_responses": r"[\w-]{1,64}", "anthropic_messages": r"[\w-]{1,128}"}

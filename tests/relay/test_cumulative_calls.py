@@ -7,8 +7,8 @@ from relay.test_untold_frames import chat_chunk, event
 from tables import each
 from turnwise.relay.client_exchange import RelayEnd
 from turnwise.vocab import ArgumentsState, calls_of
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 from whole_streams import read_stream
 
 

@@ -21,9 +21,9 @@ from turnwise.relay.event_reader import FEWEST_EVENTS, MOST_EVENT_BYTES, MOST_EV
 from turnwise.rules.retries import NO_RETRY
 from turnwise.testing.frames import random_splits
 from turnwise.vocab import Message, Repair, Request, Text, ToolSpec, text_of
+from turnwise.wire.family import family
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 
 FAMILY_PROFILES = {
     "openai_chat": "openai-chat",

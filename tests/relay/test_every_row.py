@@ -31,8 +31,8 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
+from turnwise.wire.family import family
 from turnwise.wire.profiles import FamilyName, builtin_profiles
-from turnwise.wire.registry import family
 
 TOOLS = tuple(
     [ToolSpec(name=name, description="D.", parameters=json.dumps(schema)) for name, schema in PUBLIC_SCHEMAS.items()]

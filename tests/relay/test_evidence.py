@@ -10,7 +10,7 @@ from gateway.relayed import ask, profile_of
 from tables import each
 from turnwise.assembly.evidence import EXAMPLE_BYTES, MOST_EVENT_BYTES, KeptEvent, Witness, example_of, kept_event
 from turnwise.relay.client_exchange import ClientSide, EventReader, Relay, RelayRules, UpstreamSide
-from turnwise.wire.registry import family
+from turnwise.wire.family import family
 
 # Words that cannot be a part of anything an example says by itself.
 SECRETS = st.text(alphabet="QZXÄ7", min_size=4, max_size=12)

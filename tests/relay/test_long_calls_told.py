@@ -30,9 +30,9 @@ from turnwise.vocab import (
     UsageReported,
     calls_of,
 )
+from turnwise.wire.family import family
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 from whole_streams import read_stream
 
 KiB = 1024

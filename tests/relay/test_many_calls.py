@@ -11,8 +11,8 @@ from tables import each
 from turnwise.assembly.response import MAX_PARTS
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.vocab import Fault, FaultKind
+from turnwise.wire.family import family
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import family
 
 SLICE = 16 * 1024
 

@@ -21,7 +21,7 @@ from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRul
 from turnwise.relay.event_reader import ArrayAnswer, EventReader
 from turnwise.rules.retries import RetryPolicy
 from turnwise.vocab import Fault, FaultKind, FinishReason, Response, calls_of, refusal_of, text_of
-from turnwise.wire.registry import family
+from turnwise.wire.family import family
 from whole_streams import read_stream
 
 RESET = Fault(kind=FaultKind.DISCONNECTED, message="connection reset", status=502)

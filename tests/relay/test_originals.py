@@ -12,8 +12,8 @@ from turnwise.assembly.response_reading import ResponseReader
 from turnwise.relay.client_exchange import as_for_another
 from turnwise.relay.client_stream import ClientStream, is_stray, reads_original
 from turnwise.vocab import FinishReason, Message, Request, Response, Text
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 from turnwise.wire.relay_facts import relay_facts
 
 pytestmark = pytest.mark.promise("heal:every-case")

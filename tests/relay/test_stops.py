@@ -33,8 +33,8 @@ from turnwise.vocab import (
     calls_of,
     text_of,
 )
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 from whole_streams import read_stream
 
 ROWS = {

@@ -8,8 +8,8 @@ from relay.test_early_words import FAMILY_PROFILES, told
 from turnwise.relay.client_exchange import RelayEnd
 from turnwise.relay.client_stream import MOST_UNTOLD
 from turnwise.vocab import FinishReason, calls_of, text_of
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 from whole_streams import read_stream
 
 WORDS = [f"w{number} " for number in range(MOST_UNTOLD + 25)]

@@ -7,7 +7,7 @@ import pytest
 from terminal.running import Cli, running_lab
 from turnwise.lab import Lab
 from turnwise.lab.families import is_strict_path
-from turnwise.wire.addresses import where_asked
+from turnwise.wire.profiles import where_asked
 
 
 @pytest.fixture

@@ -31,9 +31,9 @@ from turnwise.vocab import (
     ToolCall,
     ToolCallDelta,
 )
+from turnwise.wire.family import MODULES
+from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import MODULES
-from turnwise.wire.registry import family as find_family
 
 OWN = (
     "sk-proj-Abcdefghij0123456789KLMNOPqrst",

@@ -33,8 +33,8 @@ from turnwise.turn.machine import Turn, replay
 from turnwise.turn.pending_calls import taken_up
 from turnwise.turn.step_request import MAX_CORRECTIONS
 from turnwise.vocab import ArgumentsState, Fault, Message, Response, StopReason, Text, ToolCall, ToolResult, text_of
+from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family as find_family
 
 MOST_EVENTS = 400
 NOTHING_EARLIER = Carried()

@@ -22,9 +22,9 @@ from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted, WaitOver
 from turnwise.turn.machine import Turn, fold_session
 from turnwise.vocab import FinishReason, Message, Response, Text, ToolSpec, calls_of
+from turnwise.wire.family import MODULES
+from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import MODULES
-from turnwise.wire.registry import family as find_family
 from whole_streams import read_stream
 
 IN_A_SESSION = 5  # recorded responses; then the model answers

@@ -31,7 +31,7 @@ from turnwise.vocab import (
     Text,
     ToolChoice,
 )
-from turnwise.wire.registry import MODULES
+from turnwise.wire.family import MODULES
 
 SAID = Message("assistant", (Text("hi"),))
 MORE = Message("user", (Text("and then?"),))

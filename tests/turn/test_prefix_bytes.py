@@ -7,8 +7,8 @@ from turn.playing import ASK, CONFIG, call, play, says
 from turn.wire_prefix import Wire, changes_between, read_wire
 from turnwise.turn.request_plan import Sent, prefix_changes, sent_as
 from turnwise.vocab import Message, Reasoning, Request, Text
+from turnwise.wire.family import MODULES, family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import MODULES, family
 
 HISTORY = (Message("user", (Text("hello"),)), Message("assistant", (Text("hi"),)))
 

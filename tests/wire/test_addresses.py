@@ -2,9 +2,8 @@
 
 from tables import each
 from turnwise.vocab import Message, Request, Text
-from turnwise.wire.addresses import path_below
-from turnwise.wire.profiles import FamilyName, builtin_profiles
-from turnwise.wire.registry import family
+from turnwise.wire.family import family
+from turnwise.wire.profiles import FamilyName, builtin_profiles, path_below
 
 REQUEST = Request(model="m", messages=(Message("user", (Text("hi"),)),), stream=False)
 GOOGLE = "https://generativelanguage.googleapis.com"

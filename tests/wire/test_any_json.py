@@ -12,9 +12,9 @@ from tables import each
 from turnwise.assembly.response import Assembler
 from turnwise.testing.wire_conformance import assemble
 from turnwise.vocab import FinishReason, Mended, Repair, text_of
+from turnwise.wire.family import family
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 
 Json = Any
 NAMES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")

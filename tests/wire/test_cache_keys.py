@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from turnwise.lab.caches import PromptCaches
 from turnwise.lab.families import FAMILIES
 from turnwise.vocab import Caching, Message, Opaque, OutputSchema, Request, Text, ToolSpec
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 
 ROWS = builtin_profiles()
 KEYED = [name for name, row in ROWS.items() if row.cache == "key"]

@@ -19,8 +19,8 @@ from turnwise.lab import strict
 from turnwise.lab.strict.cache_marks import marks_of_chat, marks_of_messages
 from turnwise.vocab import Caching, File, Message, Opaque, Reasoning, Request, Text, ToolCall, ToolResult, ToolSpec
 from turnwise.wire.encoded_history import EncodedHistory
+from turnwise.wire.family import family
 from turnwise.wire.profiles import Profile, builtin_profiles
-from turnwise.wire.registry import family
 
 ROWS = builtin_profiles()
 TOOLS = (ToolSpec(name="read", description="Read."), ToolSpec(name="write", description="Write."))

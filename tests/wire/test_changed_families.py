@@ -7,8 +7,8 @@ import pytest
 
 from tables import each
 from turnwise.vocab import Message, Opaque, Part, Reasoning, Request, Settings, Text, ToolCall, ToolResult
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 
 CALL = ToolCall(id="a", name="t")
 RESULT = Message("tool", (ToolResult(call_id="a", name="t", content=(Text("1"),)),))

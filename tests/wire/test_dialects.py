@@ -26,8 +26,8 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.encoded_history import EncodedHistory
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 
 KNOWN = builtin_profiles()
 CALLS = (ToolCall(id="call_1", name="read", arguments='{"path":"a"}'), ToolCall(id="call_2", name="look"))

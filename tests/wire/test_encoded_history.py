@@ -27,9 +27,8 @@ from turnwise.vocab import (
     new_tool,
 )
 from turnwise.wire.encoded_history import CallFrame, EncodedHistory
-from turnwise.wire.family import HttpCall
+from turnwise.wire.family import MODULES, HttpCall, family
 from turnwise.wire.profiles import Profile, builtin_profiles
-from turnwise.wire.registry import MODULES, family
 
 ROWS = builtin_profiles()
 # Rows whose messages look otherwise than those of their family's own.

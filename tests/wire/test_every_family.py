@@ -26,9 +26,8 @@ from turnwise.vocab import (
     Usage,
     UsageReported,
 )
-from turnwise.wire.family import BadRequest, Family
+from turnwise.wire.family import MODULES, BadRequest, Family, family
 from turnwise.wire.profiles import FamilyName, Profile
-from turnwise.wire.registry import MODULES, family
 from turnwise.wire.sse import SseParser
 
 NAMES: tuple[FamilyName, ...] = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")

@@ -16,13 +16,13 @@ from tables import each
 from turnwise.testing.wire_conformance import decode_stream
 from turnwise.wire import anthropic_messages, openai_responses
 from turnwise.wire.anthropic_messages import events as anthropic
-from turnwise.wire.anthropic_messages import fast as fast_anthropic
+from turnwise.wire.anthropic_messages import events as fast_anthropic
 from turnwise.wire.family import Family
 from turnwise.wire.gemini import chunks as gemini
-from turnwise.wire.gemini import fast as fast_gemini
+from turnwise.wire.gemini import stream as fast_gemini
 from turnwise.wire.openai_chat import chunks as chat
-from turnwise.wire.openai_chat import fast as fast_chat
-from turnwise.wire.openai_responses import deltas as responses
+from turnwise.wire.openai_chat import stream as fast_chat
+from turnwise.wire.openai_responses import items as responses
 from wire.gemini_streams import PROFILE
 
 # Of every kind that JSON has, and of every kind that a field wants.

@@ -5,8 +5,7 @@ import pytest
 from tables import each
 from turnwise.testing.wire_conformance import assemble
 from turnwise.vocab import Frame, text_of
-from turnwise.wire.gemini.fast import FastChunks
-from turnwise.wire.gemini.stream import GeminiStreamDecoder
+from turnwise.wire.gemini.stream import FastChunks, GeminiStreamDecoder
 from turnwise.wire.limits import DEFAULT_LIMITS
 from wire.test_repeated_chunks import gemini_chunk
 

@@ -38,9 +38,8 @@ from turnwise.vocab import (
     text_of,
 )
 from turnwise.wire.gemini import FAMILY
-from turnwise.wire.gemini.chunks import PartialArg
-from turnwise.wire.gemini.framing import ArraySplitter
-from turnwise.wire.gemini.partial_arguments import BEGIN, PartialArguments, read_path
+from turnwise.wire.gemini.chunks import BEGIN, PartialArg, PartialArguments, read_path
+from turnwise.wire.gemini.stream import ArraySplitter
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from wire.gemini_streams import (
     COUNTED,

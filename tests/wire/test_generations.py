@@ -20,10 +20,9 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
-from turnwise.wire.family import HttpCall
+from turnwise.wire.family import HttpCall, family
 from turnwise.wire.generations import generation_of
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 
 USER = Message("user", (Text("Hi."),))
 TOOL = ToolSpec(name="t")

@@ -1,4 +1,4 @@
-"""A long text is read in slices, and is the same text: `wire/long_texts.py` and `wire/long_events.py`.
+"""A long text is read in slices, and is the same text: `wire/json_fields.py` and `wire/long_events.py`.
 
 From issue 12, line 13: a response costs three times its bytes in memory. The judge is the JSON decoder itself, reading at once.
 """
@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordings import FAMILIES, of_family
-from turnwise.wire import long_texts
+from turnwise.wire import json_fields as long_texts
 from turnwise.wire.anthropic_messages.events import Event
 from turnwise.wire.gemini.chunks import Chunk as GeminiChunk
 from turnwise.wire.gemini.chunks import PlainPart
-from turnwise.wire.gemini.framing import Framing
+from turnwise.wire.gemini.stream import Framing
 from turnwise.wire.json_fields import UNREADABLE, compact
 from turnwise.wire.limits import Limits
 from turnwise.wire.long_events import read_long
 from turnwise.wire.openai_chat.chunks import Chunk
-from turnwise.wire.openai_responses.deltas import Delta
+from turnwise.wire.openai_responses.items import Delta
 from turnwise.wire.sse import SseParser
 
 DECODERS: dict[str, list[Callable[[bytes], object]]] = {

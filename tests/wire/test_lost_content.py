@@ -15,8 +15,8 @@ from turnwise.vocab import (
     calls_of,
     text_of,
 )
+from turnwise.wire.family import family as family_named
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family as family_named
 from whole_streams import read_stream
 
 CHAT = b'data: {"id":"c","choices":[{"index":0,"delta":%s}]}\n\n'

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from turnwise.wire.gemini import chunks as gemini_chunks
-from turnwise.wire.many_items import MAX_VALUES, has_too_many_items
+from turnwise.wire.long_events import MAX_VALUES, has_too_many_items
 from turnwise.wire.openai_chat import chunks as chat_chunks
 
 READ = ["choices", "parts", "toolCalls", "tool_calls", "content"]

@@ -34,8 +34,7 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.family import BadRequest
-from turnwise.wire.openai_responses import FAMILY
-from turnwise.wire.openai_responses.losses import LOSSES
+from turnwise.wire.openai_responses import FAMILY, LOSSES
 from turnwise.wire.profiles import Profile, builtin_profiles
 
 PROFILE = builtin_profiles()["openai_responses"]

@@ -7,8 +7,8 @@ from tables import each
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.rules.budget import ToldLimits, read_told
 from turnwise.vocab import Fault, FaultKind
+from turnwise.wire.family import MODULES, family
 from turnwise.wire.profiles import FamilyName, Profile
-from turnwise.wire.registry import MODULES, family
 
 FAMILIES: tuple[FamilyName, ...] = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 

@@ -8,7 +8,7 @@ import pytest
 
 from tables import each
 from turnwise.vocab import Message, Request, Settings, Text
-from turnwise.wire import registry
+from turnwise.wire import family as registry
 from turnwise.wire.profiles import Profile, builtin_profiles, parse_profiles
 
 TOML = resources.files("turnwise.wire").joinpath("profiles.toml").read_text(encoding="utf-8")

@@ -3,8 +3,8 @@
 import pytest
 
 from tables import each
+from turnwise.wire.family import family
 from turnwise.wire.faults import date_s
-from turnwise.wire.registry import family
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 BODY = b'{"error":{"message":"no","type":"rate_limit_error","code":429,"status":"RESOURCE_EXHAUSTED"}}'

@@ -1,4 +1,4 @@
-"""A body in place of a stream is held once, and a stream whose first line is torn is a stream: `wire/stream_start.py`."""
+"""A body in place of a stream is held once, and a stream whose first line is torn is a stream: `wire/sse.py`."""
 
 import json
 
@@ -6,10 +6,10 @@ import pytest
 
 from turnwise.testing import every_split
 from turnwise.vocab import FaultKind, Response, text_of
+from turnwise.wire.family import family
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
-from turnwise.wire.stream_start import StreamBeginning
+from turnwise.wire.sse import StreamBeginning
 from whole_streams import read_stream
 
 BODIES = {

@@ -32,8 +32,8 @@ from turnwise.vocab import (
     calls_of,
 )
 from turnwise.wire.encoded_history import EncodedHistory
+from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.registry import family
 from turnwise.wire.tool_names import TAKEN, own_names
 
 KNOWN = builtin_profiles()

@@ -20,9 +20,9 @@ from turnwise.lab.strict import check
 from turnwise.lab.strict.dialects import builtin_dialects
 from turnwise.lab.strict.verdicts import Rejected
 from turnwise.vocab import Message, Request, Text, ToolResult, ToolSpec
+from turnwise.wire.family import family
 from turnwise.wire.offers import ALSO, fitted_tool
 from turnwise.wire.profiles import SchemaDialect, builtin_profiles
-from turnwise.wire.registry import family
 
 UNIONS = ("anyOf", "oneOf", "allOf", "not", "enum")
 TASK = {"type": "object", "description": "A task.", "properties": {"title": {"type": "string"}}, "required": ["title"]}

@@ -20,8 +20,8 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
+from turnwise.wire.family import MODULES, family
 from turnwise.wire.profiles import Profile, builtin_profiles
-from turnwise.wire.registry import MODULES, family
 
 ROWS = builtin_profiles()
 NAMES = (*MODULES, "mistral", "anthropic", "vertex-gemini", "openrouter", "litellm")

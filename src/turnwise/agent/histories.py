@@ -27,11 +27,10 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
-from turnwise.wire.family import BadRequest
+from turnwise.wire.family import MODULES, BadRequest
+from turnwise.wire.family import family as family_named
 from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
 from turnwise.wire.profiles import FamilyName, builtin_profiles
-from turnwise.wire.registry import MODULES
-from turnwise.wire.registry import family as family_named
 from turnwise.wire.relay_facts import NOT_CARRIED, relay_facts
 
 # Which vendor's API a list of messages was written for, told from the messages alone.

@@ -24,10 +24,10 @@ from turnwise.turn.commands import SendRequest
 from turnwise.turn.endings import TURNS_TIME
 from turnwise.turn.events import RequestFailed, ResponseReceived
 from turnwise.vocab import Fault, FaultKind, Frame, Mended, Repair, Response
-from turnwise.wire.addresses import where_asked
 from turnwise.wire.faults import date_s
 from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.profiles import where_asked
 from turnwise.wire.tool_names import own_names
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from turnwise.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.endpoints.transport import HttpReply, Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.vocab import Fault, FaultKind
-from turnwise.wire.addresses import where_asked
 from turnwise.wire.model_lists import OfferedModel, list_call, read_model_list
-from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.wire.profiles import Profile, builtin_profiles, where_asked
 
 ASK_S = 10.0
 MAX_BYTES = 8 * 1024 * 1024  # the longest list that is known, OpenRouter's, has less than 1 MB

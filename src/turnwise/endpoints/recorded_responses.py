@@ -19,7 +19,7 @@ from turnwise.vocab import (
     refusal_of,
     text_of,
 )
-from turnwise.wire import registry
+from turnwise.wire import family as registry
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import Profile
 

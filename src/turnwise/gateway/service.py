@@ -74,11 +74,10 @@ from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import find_end, find_limits
 from turnwise.turn.config import Deadlines
 from turnwise.vocab import Fault, FaultKind, Repair, Request, ServerLesson
-from turnwise.wire.family import HttpCall
+from turnwise.wire.family import HttpCall, family
 from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import family
 from turnwise.wire.relay_facts import AskedPath, relay_facts
 
 _log = logging.getLogger("turnwise")

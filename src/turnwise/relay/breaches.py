@@ -22,7 +22,7 @@ from turnwise.vocab import (
     ToolCall,
     ToolCallDelta,
 )
-from turnwise.wire.registry import MODULES
+from turnwise.wire.family import MODULES
 from turnwise.wire.relay_facts import relay_facts
 
 Whose = Literal["provider", "failure", "model", "limit", "gateway"]

@@ -29,14 +29,13 @@ from turnwise.vocab import (
     ToolSpec,
     calls_of,
 )
-from turnwise.wire.free_form import FREE_FORM_PARAMETER
 from turnwise.wire.json_fields import (
     UNREADABLE,
     fields_in,
     read_fields,
     string_of,
 )
-from turnwise.wire.offers import fitted_tool
+from turnwise.wire.offers import FREE_FORM_PARAMETER, fitted_tool
 from turnwise.wire.profiles import Profile
 from turnwise.wire.relay_facts import ClientTool, PlainTools
 from turnwise.wire.tool_names import TAKEN, fitted_name

@@ -34,6 +34,7 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
+from turnwise.wire.family import family
 from turnwise.wire.files import takes_file
 from turnwise.wire.json_fields import (
     UNREADABLE,
@@ -50,7 +51,6 @@ from turnwise.wire.offers import FittedTool, fitted_tool
 from turnwise.wire.openai_chat.parts import unfit_fields, wire_id
 from turnwise.wire.openai_chat.request import asked_in_words
 from turnwise.wire.profiles import FamilyName, Profile, RefusedTool, SchemaDialect
-from turnwise.wire.registry import family
 from turnwise.wire.relay_facts import PlainTools, RelayFacts, not_carried, relay_facts
 
 # --- what an API insists on where another family's is content with less

@@ -25,8 +25,8 @@ from turnwise.vocab import (
     Settings,
     calls_of,
 )
-from turnwise.wire.family import HttpCall
-from turnwise.wire.gemini.fields import camel
+from turnwise.wire.family import HttpCall, family
+from turnwise.wire.gemini.parts import camel
 from turnwise.wire.json_fields import (
     Fields,
     encode,
@@ -40,7 +40,6 @@ from turnwise.wire.json_fields import (
     write_object,
 )
 from turnwise.wire.profiles import Profile
-from turnwise.wire.registry import family
 from turnwise.wire.relay_facts import NO_CALL, TRUE, ClientTool, capped, is_above, relay_facts
 
 

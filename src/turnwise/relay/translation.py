@@ -43,6 +43,7 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
+from turnwise.wire.family import family
 from turnwise.wire.files import takes_file
 from turnwise.wire.json_fields import (
     UNREADABLE,
@@ -58,7 +59,6 @@ from turnwise.wire.json_fields import (
 )
 from turnwise.wire.offers import fitted_tool
 from turnwise.wire.profiles import FamilyName, Profile
-from turnwise.wire.registry import family
 from turnwise.wire.relay_facts import TOLD, RelayFacts, capped, not_carried, relay_facts
 
 # --- fields of the body that have no word in the shared vocabulary: `rules` in each family's `relay_facts.py`

@@ -34,8 +34,8 @@ from turnwise.turn.request_plan import asked_of_cache
 from turnwise.vocab import Request, ToolChoice
 from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.family import HttpCall
+from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import Profile
-from turnwise.wire.registry import family as find_family
 
 # The bodies of a turn's requests, encoded anew: their hashes tell whether today's code would send the same.
 # What an endpoint may have refused before this session began; its journal does not hold that.

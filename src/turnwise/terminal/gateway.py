@@ -160,7 +160,7 @@ def command(
 def _open_service(config: "GatewayConfig", *, forward_key: bool) -> "AbstractAsyncContextManager[GatewayService]":
     """Imported last: a mistake in a file is told before the transport and the codecs of four families are loaded."""
     from turnwise.gateway.service import open_service
-    from turnwise.wire.registry import MODULES
+    from turnwise.wire.family import MODULES
     from turnwise.wire.relay_facts import relay_facts
 
     for name in AT_FIRST_REQUEST:

@@ -1,16 +1,252 @@
 """What a count of tokens is, and how the usage objects of one response become one: the same in every family."""
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, TypeVar
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.vocab import Untold, Usage, with_untold
-from turnwise.wire.healing import is_utf8
+from turnwise.vocab import (
+    CALL_NOT_READ,
+    NO_FINISH_REASON,
+    Finished,
+    FinishReason,
+    Mended,
+    Repair,
+    Untold,
+    Usage,
+    with_untold,
+)
+from turnwise.wire.healing import is_utf8, printable
 from turnwise.wire.json_fields import NULL, UNREADABLE, Fields, is_object, read_fields, without, write_object
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.usage_fields import read_terms, shown
+
+# What each field of a provider's usage object means, family by family: what turnwise reads, and what is no money.
+#
+# A field that stands in no table, and holds a number or a word, may be money that nobody counted: `unread_fields` names it, and
+# the amount of its request is 'at least' (promise bill:served). A table names a field by its path: items of a list stand under
+# the list, and counts by modality (`{"modality": "IMAGE", "tokenCount": 3}`) under the word. Sources: the types of the packages
+# anthropic 2.14, openai 3.57 and google-genai 3.6, and the recorded streams.
+
+
+FieldMeaning = Literal["count", "part", "term", "apart", "amount", "no money"]
+"""A count of tokens that has a price; one of several samplings; a word by which the price changes; what is billed apart from
+tokens; an amount of money itself; or nothing that costs, for the reason given."""
+
+
+class UsageField(NamedTuple):
+    meaning: FieldMeaning
+    why: str = ""  # of a field that is no money
+
+
+COUNT, PART, TERM, APART = UsageField("count"), UsageField("part"), UsageField("term"), UsageField("apart")
+AMOUNT = UsageField("amount")
+SUM = UsageField("no money", "a sum of counts that are read")
+REST = UsageField("no money", "the rest of a count that is read")
+AT_ITS_PRICE = UsageField("no money", "a part of a count that is read, and costs what the others of it do")
+SECONDS = UsageField("no money", "a time or a speed")
+WINDOW = UsageField("no money", "the size of the window, which is not billed")
+NAME = UsageField("no money", "the name of what stands beside it")
+
+_MODALITIES = ("TEXT", "IMAGE", "VIDEO", "DOCUMENT")
+# As some servers write them. Source: google-genai's `MediaModality`, in the order of the API's enum.
+_NUMBERED = {1: "TEXT", 2: "IMAGE", 3: "VIDEO", 4: "AUDIO", 5: "DOCUMENT"}
+_OPENROUTER = {"cost": AMOUNT, "cost_details": AMOUNT, "is_byok": AMOUNT}
+_SEARCHES = {
+    "num_sources_used": APART,
+    "num_server_side_tools_used": APART,
+    "num_search_queries": APART,
+    "server_tool_use": APART,
+    "server_tool_use_details": APART,
+    "server_side_tool_usage": APART,
+    "server_side_tool_usage_details": APART,
+}
+
+FIELDS: Mapping[FamilyName, Mapping[str, UsageField]] = {
+    "anthropic_messages": {
+        "input_tokens": COUNT,
+        "output_tokens": COUNT,
+        "cache_creation_input_tokens": COUNT,
+        "cache_read_input_tokens": COUNT,
+        "cache_creation.ephemeral_5m_input_tokens": COUNT,
+        "cache_creation.ephemeral_1h_input_tokens": COUNT,
+        "output_tokens_details.thinking_tokens": COUNT,
+        "iterations.type": NAME,
+        "iterations.model": NAME,
+        "iterations.input_tokens": PART,
+        "iterations.output_tokens": PART,
+        "iterations.cache_creation_input_tokens": PART,
+        "iterations.cache_read_input_tokens": PART,
+        "iterations.cache_creation.ephemeral_5m_input_tokens": PART,
+        "iterations.cache_creation.ephemeral_1h_input_tokens": PART,
+        "total_tokens": SUM,  # of gateways
+        "service_tier": TERM,
+        "speed": TERM,
+        "inference_geo": TERM,
+        "fallback_credit.status.type": TERM,
+        "fallback_credit.status.reason": NAME,
+        "server_tool_use": APART,
+        **_OPENROUTER,
+    },
+    "openai_chat": {
+        "prompt_tokens": COUNT,
+        "completion_tokens": COUNT,
+        "prompt_tokens_details.cached_tokens": COUNT,
+        "prompt_tokens_details.cache_write_tokens": COUNT,
+        "completion_tokens_details.reasoning_tokens": COUNT,
+        "reasoning_tokens": COUNT,
+        "prompt_cache_hit_tokens": COUNT,
+        "cache_read_input_tokens": COUNT,
+        "cached_tokens": COUNT,
+        "cache_creation_input_tokens": COUNT,
+        "cache_creation.ephemeral_5m_input_tokens": COUNT,
+        "cache_creation.ephemeral_1h_input_tokens": COUNT,
+        "total_tokens": SUM,
+        "prompt_cache_miss_tokens": REST,
+        "prompt_tokens_details.text_tokens": REST,
+        "completion_tokens_details.text_tokens": REST,
+        "prompt_tokens_details.image_tokens": AT_ITS_PRICE,
+        "completion_tokens_details.accepted_prediction_tokens": AT_ITS_PRICE,
+        "completion_tokens_details.rejected_prediction_tokens": AT_ITS_PRICE,
+        "service_tier": TERM,
+        "prompt_tokens_details.audio_tokens": APART,
+        "completion_tokens_details.audio_tokens": APART,
+        **_SEARCHES,
+        **_OPENROUTER,
+        "cost_in_usd_ticks": AMOUNT,
+        "market_cost": AMOUNT,
+        **dict.fromkeys(("queue_time", "prompt_time", "completion_time", "total_time"), SECONDS),  # Groq
+        **dict.fromkeys(
+            ("total_time_sec", "total_prompt_time_sec", "total_completion_time_sec"), SECONDS
+        ),  # mistral.rs
+        **dict.fromkeys(("avg_tok_per_sec", "avg_prompt_tok_per_sec", "avg_compl_tok_per_sec"), SECONDS),
+    },
+    "openai_responses": {
+        "input_tokens": COUNT,
+        "output_tokens": COUNT,
+        "input_tokens_details.cached_tokens": COUNT,
+        "input_tokens_details.cache_write_tokens": COUNT,
+        "input_tokens_details.cache_write_tokens_details.ttl_30m_tokens": AT_ITS_PRICE,
+        "output_tokens_details.reasoning_tokens": COUNT,
+        "total_tokens": SUM,
+        "context_details": WINDOW,  # xAI
+        **_SEARCHES,
+        **_OPENROUTER,
+        "cost_in_usd_ticks": AMOUNT,
+    },
+    "gemini": {
+        "promptTokenCount": COUNT,
+        "candidatesTokenCount": COUNT,
+        "thoughtsTokenCount": COUNT,
+        "toolUsePromptTokenCount": COUNT,
+        "cachedContentTokenCount": COUNT,
+        "totalTokenCount": SUM,
+        **{f"promptTokensDetails.{word}": AT_ITS_PRICE for word in _MODALITIES},
+        **{f"toolUsePromptTokensDetails.{word}": AT_ITS_PRICE for word in _MODALITIES},
+        **{f"cacheTokensDetails.{word}": AT_ITS_PRICE for word in _MODALITIES},
+        "candidatesTokensDetails.TEXT": AT_ITS_PRICE,
+        "promptTokensDetails.AUDIO": APART,
+        "candidatesTokensDetails.AUDIO": APART,
+        "serviceTier": TERM,
+        "trafficType": TERM,
+    },
+}
+
+ITERATIONS = frozenset({"message", "compaction", "advisor_message", "fallback_message"})
+"""The kinds of Anthropic's iterations that are known; one of another kind may cost otherwise."""
+
+# Fields of which nothing has to be looked at: none of what they hold has a meaning of its own, and neither is a word that counts.
+_CLOSED: dict[FamilyName, frozenset[str]] = {
+    family: frozenset(
+        [
+            name
+            for name, field in fields.items()
+            if field.meaning != "term"
+            and name != "iterations.type"
+            and not any(other.startswith(f"{name}.") for other in fields)
+        ]
+    )
+    for family, fields in FIELDS.items()
+}
+
+MOST_NAMED = 8  # of unread fields; one is enough for 'at least'
+_PLAIN_NAME = re.compile(r"[\w.=\- ]{1,100}", re.ASCII)
+NAMELESS = "a field whose name cannot be shown"
+
+_details = msgspec.json.Decoder(dict[str, object])
+
+
+def read_terms(text: bytes | msgspec.Raw, *, family: FamilyName) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """How the provider served the request (`service_tier=priority`), and the fields that nobody reads and that may be money."""
+    try:
+        details = _details.decode(text)
+    except UNREADABLE:
+        return (), ()
+    if _is_usual(details, closed=_CLOSED[family]):  # most answers: the walk below costs three times as much
+        return (), ()
+    known, terms, unread = FIELDS[family], list[str](), list[str]()
+    for path, value in _leaves(details, (), closed=_CLOSED[family]):
+        field = _field_at(path, known=known)
+        name = ".".join(path)
+        if field is not None and field.meaning == "term" and isinstance(value, str):
+            terms.append(shown(f"{name}={value}"))
+        elif field is None and name not in unread:
+            unread.append(name)
+        elif name == "iterations.type" and value not in ITERATIONS:
+            unread.append(f"{name}={value}")
+    return tuple(terms), tuple([shown(name) for name in unread[:MOST_NAMED]])
+
+
+def _is_usual(details: dict[str, object], *, closed: frozenset[str]) -> bool:
+    """Whether it holds nothing but `closed` fields, at most two deep."""
+    for key, value in details.items():
+        if not value or key in closed:
+            continue
+        if type(value) is not dict:
+            return False
+        for inner, one in cast("dict[str, object]", value).items():
+            if one and f"{key}.{inner}" not in closed:
+                return False
+    return True
+
+
+def shown(name: str) -> str:
+    """A provider's word that goes into a sentence for people."""
+    return name if _PLAIN_NAME.fullmatch(name) else NAMELESS
+
+
+def _field_at(path: tuple[str, ...], *, known: Mapping[str, UsageField]) -> UsageField | None:
+    """What the table says of it, or of an object around it."""
+    for end in range(len(path), 0, -1):
+        if (field := known.get(".".join(path[:end]))) is not None:
+            return field
+    return None
+
+
+def _leaves(
+    value: object, path: tuple[str, ...], *, closed: frozenset[str]
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Each number that is not zero, and each word, with its path; nothing of the `closed` fields."""
+    match value:
+        case bool() | None | 0 | "":
+            return
+        case dict():
+            fields = cast("dict[str, object]", value)
+            if fields.keys() == {"modality", "tokenCount"}:
+                word = fields["modality"]
+                modality = _NUMBERED.get(word, str(word)) if isinstance(word, int) else str(word)
+                yield from _leaves(fields["tokenCount"], (*path, modality), closed=closed)
+                return
+            for key, one in fields.items():
+                if one and (key if not path else ".".join((*path, key))) not in closed:
+                    yield from _leaves(one, (*path, key), closed=closed)
+        case list():
+            for one in cast("list[object]", value):
+                yield from _leaves(one, path, closed=closed)
+        case _:
+            yield path, value
+
 
 MAX_COUNT = 2**40  # far beyond any window and any bill: what is larger was not counted
 # Of one usage object, and of the merged one. Real ones have less than 2 KiB, but for Anthropic's with an entry of 250 bytes for
@@ -185,3 +421,106 @@ def _without_misfits(text: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Co
             if fits(key, write_object(details)):
                 kept[key] = write_object(details)
     return write_object(kept), frozenset(misfits)
+
+
+# Finish words that say nothing, and those that nobody documented: the same in every family.
+
+
+# `str(None)` of three languages, as gateways were seen to write it where nothing has been said yet.
+_SAY_NOTHING = frozenset(["", "null", "none", "undefined"])
+
+# Words of one family that gateways and compatible servers write in the fields of another: read where the family's own table has
+# no such word. No encoder writes them. Sources: the four families' tables (`words.py` of each); LiteLLM
+# `litellm_core_utils/core_helpers.py` (`map_finish_reason`); answers of Gemini's OpenAI-compatible endpoint, which names the
+# filter before the word of its own API (`function_call_filter: MALFORMED_FUNCTION_CALL`).
+FOREIGN_WORDS: Mapping[str, FinishReason] = {
+    "stop": FinishReason.STOP,
+    "eos": FinishReason.STOP,
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "completed": FinishReason.STOP,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,
+    "max_output_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "content_filter": FinishReason.CONTENT_FILTER,
+    "safety": FinishReason.CONTENT_FILTER,
+    "refusal": FinishReason.REFUSAL,
+    "pause_turn": FinishReason.PAUSE,
+    "error": FinishReason.ERROR,
+    "failed": FinishReason.ERROR,
+    "timeout": FinishReason.ERROR,
+    "malformed_function_call": FinishReason.ERROR,
+    "unexpected_tool_call": FinishReason.ERROR,
+    "function_call_filter: malformed_function_call": FinishReason.ERROR,
+    "function_call_filter: unexpected_tool_call": FinishReason.ERROR,
+    "content_filter: safety": FinishReason.CONTENT_FILTER,
+    "content_filter: recitation": FinishReason.CONTENT_FILTER,
+    "content_filter: prohibited_content": FinishReason.CONTENT_FILTER,
+    "content_filter: blocklist": FinishReason.CONTENT_FILTER,
+    "content_filter: spii": FinishReason.CONTENT_FILTER,
+}
+
+# The model tried to call a tool, and its server could not read the call: as a finish word, or as the code of an error. Sources:
+# Gemini API reference, `FinishReason`; pydantic/pydantic-ai#3095 (the response is empty, and asking again helps); Groq docs,
+# "Tool use", and pydantic/pydantic-ai#4350 (`tool_use_failed`). In lower case.
+CALL_FAILED = frozenset(
+    {
+        "malformed_function_call",
+        "unexpected_tool_call",
+        "function_call_filter: malformed_function_call",
+        "function_call_filter: unexpected_tool_call",
+        "tool_use_failed",
+    }
+)
+
+
+def says_nothing(word: str | None) -> bool:
+    """True where the provider has not said (yet) why the response ended; a stream that ends so was cut."""
+    return word is None or word.strip().casefold() in _SAY_NOTHING
+
+
+def read_word(word: str, *, own: Mapping[str, FinishReason]) -> FinishReason | None:
+    """The reason for a provider's word: by the family's `own` table, else by that of the other families' words, in any case.
+    None: nobody documented it, and no part of it says what it means."""
+    folded = word.strip().casefold()
+    return own.get(word) or own.get(folded) or FOREIGN_WORDS.get(folded)
+
+
+def finish_of_word(word: str, *, own: Mapping[str, FinishReason]) -> FinishReason:
+    """The same. For an unknown word it is `stop`: what the response holds decides. The assembler makes `tool_calls` of it where
+    there are calls, and an empty response is asked for again."""
+    return read_word(word, own=own) or FinishReason.STOP
+
+
+def unknown_finish(word: str, reason: FinishReason) -> Mended:
+    """The record of a word that is in no provider's documentation, so that whoever reads the answer can be told."""
+    return Mended(
+        Repair("unknown_finish", "response", f"the finish word `{printable(word)}` is not known: taken for `{reason}`")
+    )
+
+
+def unsaid_finish(mark: str) -> Mended:
+    """The record of a response that has the end mark of its API and no finish reason: it did not break off."""
+    return Mended(Repair(NO_FINISH_REASON, "response", f"it ended with {mark}, without a word about why"))
+
+
+def unread_call(word: str) -> Mended:
+    """The record of a call that the model made and its server could not read."""
+    return Mended(
+        Repair(CALL_NOT_READ, "response", f"the provider could not read the model's call: `{printable(word)}`")
+    )
+
+
+def finish_frames(finished: Finished, *, own: Mapping[str, FinishReason]) -> list[Mended | Finished]:
+    """The end of a response, behind what has to be told of its word."""
+    word = finished.provider_reason
+    if word is None or word in own:  # as nearly always
+        is_told = word is not None and finished.reason is FinishReason.ERROR and word.casefold() in CALL_FAILED
+        return [unread_call(word), finished] if is_told and word is not None else [finished]
+    if word.strip().casefold() in CALL_FAILED:
+        return [unread_call(word), finished]
+    return [finished] if read_word(word, own=own) is not None else [unknown_finish(word, finished.reason), finished]

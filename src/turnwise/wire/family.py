@@ -1,5 +1,7 @@
 """What every API family offers, in both directions. Each family's package exports one `Family` value named `FAMILY`."""
 
+import functools
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -124,3 +126,22 @@ class BindingReader(Protocol):
 
 class BadRequest(ValueError):
     """A client's request cannot be read as this family's; the text says what and where. The lab answers it with 400."""
+
+
+# The families by name. A family's module is imported when it is first asked for, so that a run pays for one of them.
+
+
+MODULES = {
+    "openai_chat": "turnwise.wire.openai_chat",
+    "openai_responses": "turnwise.wire.openai_responses",
+    "anthropic_messages": "turnwise.wire.anthropic_messages",
+    "gemini": "turnwise.wire.gemini",
+}
+
+
+@functools.cache
+def family(name: str) -> Family:
+    """Raises KeyError for a name that is none of MODULES."""
+    found = importlib.import_module(MODULES[name]).FAMILY
+    assert isinstance(found, Family)
+    return found

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from turnwise.vocab import Request, Text, ToolSpec
-from turnwise.wire.json_fields import UNREADABLE
+from turnwise.wire.json_fields import UNREADABLE, quote, text_of_raw, write_object
 from turnwise.wire.profiles import Profile, SchemaDialect
 
 _NO_PARAMETERS = ToolSpec(name="").parameters
@@ -493,3 +493,16 @@ def _table(given: object) -> SchemaFields:
 
 def _rows(given: object) -> list[object]:
     return cast("list[object]", given) if isinstance(given, list) else []
+
+
+# Tools of free-form text where an API, or an endpoint, has JSON tools only: one object with one string.
+
+
+FREE_FORM_PARAMETER = "input"
+
+FREE_FORM_SCHEMA = '{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}'
+
+
+def free_form_arguments(text: str) -> str:
+    """The text of a free-form call as the arguments of its stand-in."""
+    return text_of_raw(write_object({FREE_FORM_PARAMETER: quote(text)}))

@@ -9,10 +9,9 @@ import msgspec
 
 from turnwise.vocab import Opaque, ProviderItem, Repair, Request, ToolCall
 from turnwise.wire.encoded_history import Adapted
-from turnwise.wire.family import HttpCall
+from turnwise.wire.family import MODULES, HttpCall
 from turnwise.wire.json_fields import UNREADABLE, Fields, encode, is_null, string_of
 from turnwise.wire.profiles import FamilyName, Profile, SchemaDialect
-from turnwise.wire.registry import MODULES
 
 Pairs = tuple[tuple[str, object], ...]
 """An object as its keys and values, in order: a key may stand twice, and which one counts is the upstream's choice."""

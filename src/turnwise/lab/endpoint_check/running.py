@@ -39,11 +39,10 @@ from turnwise.vocab import (
     ToolCallDelta,
     calls_of,
 )
-from turnwise.wire.family import Family
+from turnwise.wire.family import MODULES, Family
+from turnwise.wire.family import family as find_family
 from turnwise.wire.limits import Limits, MiB
 from turnwise.wire.profiles import Profile, builtin_profiles
-from turnwise.wire.registry import MODULES
-from turnwise.wire.registry import family as find_family
 
 # Sends one probe and keeps what came: each wait is bounded, and so is what is kept.
 

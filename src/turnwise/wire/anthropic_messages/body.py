@@ -15,20 +15,18 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
+from turnwise.wire.anthropic_messages.events import plain_text
 from turnwise.wire.anthropic_messages.faults import stream_fault
-from turnwise.wire.anthropic_messages.fields import opaque_from
-from turnwise.wire.anthropic_messages.parts import TOOL_USE_KEYS, arguments_of, read_block
+from turnwise.wire.anthropic_messages.parts import TOOL_USE_KEYS, arguments_of, opaque_from, read_block
 from turnwise.wire.anthropic_messages.thinking import input_repairs
-from turnwise.wire.anthropic_messages.tolerant import plain_text
-from turnwise.wire.anthropic_messages.usage import UsageTally
-from turnwise.wire.anthropic_messages.words import read_finish
+from turnwise.wire.anthropic_messages.usage import UsageTally, read_finish
+from turnwise.wire.counts import unsaid_finish
 from turnwise.wire.family import BadRequest
 from turnwise.wire.faults import no_response
-from turnwise.wire.finish_words import unsaid_finish
 from turnwise.wire.healing import is_too_long, is_utf8
 from turnwise.wire.json_fields import UNREADABLE, Fields, first_byte, read_fields, read_items, string_of, write_object
 from turnwise.wire.limits import MAX_PARTS, Limits
-from turnwise.wire.many_items import told_long_calls, too_much
+from turnwise.wire.long_events import told_long_calls, too_much
 
 
 def body_frames(body: bytes, *, expected: str, limits: Limits) -> list[Frame]:

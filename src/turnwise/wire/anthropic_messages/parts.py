@@ -7,7 +7,7 @@ A ToolResult whose content has blocks that are no Text or File keeps the whole `
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from turnwise.vocab import (
     Citation,
     File,
     Message,
+    Opaque,
     Part,
     ProviderItem,
     Reasoning,
@@ -24,23 +25,48 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
-from turnwise.wire.anthropic_messages.fields import NAME, merged, opaque_from, own_fields
 from turnwise.wire.family import BadRequest
 from turnwise.wire.files import UNKNOWN_TYPE, decode_base64, encode_base64, left_out, takes_file
-from turnwise.wire.free_form import free_form_arguments
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
+    fields_in,
     is_null,
+    opaque_of,
     quote,
     read_fields,
     read_items,
     string_of,
     text_of_raw,
+    without,
     write_array,
     write_object,
 )
+from turnwise.wire.offers import free_form_arguments
 from turnwise.wire.profiles import Profile
+
+# The opaque data of this family, and its name.
+
+
+NAME = "anthropic_messages"
+
+
+def opaque_from(fields: Mapping[str, msgspec.Raw], known: frozenset[str]) -> Opaque | None:
+    """The fields that have no word of ours, to go back as they came."""
+    return opaque_of(without(fields, known), family=NAME)
+
+
+def own_fields(opaque: Opaque | None) -> Fields:
+    """The keys of opaque data of this family; none for another family's, or where it is no object."""
+    return fields_in(opaque, family=NAME)
+
+
+def merged(fields: dict[str, bytes], opaque: Opaque | None) -> dict[str, bytes]:
+    """`fields` with opaque data of this family put over them."""
+    for key, raw in own_fields(opaque).items():
+        fields[key] = bytes(raw)
+    return fields
+
 
 # The API answers 400 to an id outside of this; other providers' ids have dots and colons ("functions.read:0").
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")

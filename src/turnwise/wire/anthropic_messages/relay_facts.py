@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.vocab import Message, Opaque, Reasoning, Repair, Request, Text, ToolResult
-from turnwise.wire.anthropic_messages.fields import NAME, own_fields
+from turnwise.wire.anthropic_messages.parts import NAME, own_fields
 from turnwise.wire.anthropic_messages.thinking import may_think_by_budget
 from turnwise.wire.family import HttpCall
 from turnwise.wire.generations import adapt_claude, generation_of, say_in_words

@@ -21,8 +21,14 @@ from turnwise.vocab import (
     new_tools_in,
     tells_instructions,
 )
-from turnwise.wire.anthropic_messages.fields import NAME, merged, own_fields
-from turnwise.wire.anthropic_messages.parts import write_blocks, write_tool_result, write_tool_use
+from turnwise.wire.anthropic_messages.parts import (
+    NAME,
+    merged,
+    own_fields,
+    write_blocks,
+    write_tool_result,
+    write_tool_use,
+)
 from turnwise.wire.anthropic_messages.thinking import (
     Way,
     ask_to_drop,
@@ -36,7 +42,6 @@ from turnwise.wire.cache_marks import Marking, end_of_content, marking_of
 from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, around
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import files_in_words
-from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.generations import adapt_claude, generation_of, in_words, tells_behind
 from turnwise.wire.json_fields import (
     UNREADABLE,
@@ -48,7 +53,7 @@ from turnwise.wire.json_fields import (
     write_array,
     write_object,
 )
-from turnwise.wire.offers import fitted_tool, instructions, kept_by_tool, offered_tools
+from turnwise.wire.offers import FREE_FORM_SCHEMA, fitted_tool, instructions, kept_by_tool, offered_tools
 from turnwise.wire.profiles import FALLBACK_MAX_TOKENS, Profile
 from turnwise.wire.tool_names import WireNames, wire_names
 

@@ -20,8 +20,7 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
-from turnwise.wire.anthropic_messages.fields import opaque_from
-from turnwise.wire.anthropic_messages.parts import read_block, read_text, read_tool_result
+from turnwise.wire.anthropic_messages.parts import opaque_from, read_block, read_text, read_tool_result
 from turnwise.wire.family import BadRequest
 from turnwise.wire.json_fields import (
     UNREADABLE,

@@ -34,26 +34,28 @@ from turnwise.wire.anthropic_messages.events import (
     HARMLESS_EVENTS,
     Delta,
     Event,
+    FastDeltas,
+    OpenBlock,
     decode_leniently,
+    loosen,
+    objects,
+    plain_text,
     read_any_event,
 )
-from turnwise.wire.anthropic_messages.fast import FastDeltas
 from turnwise.wire.anthropic_messages.faults import stream_fault
-from turnwise.wire.anthropic_messages.fields import NAME, opaque_from
-from turnwise.wire.anthropic_messages.open_block import OpenBlock
 from turnwise.wire.anthropic_messages.parts import (
+    NAME,
     TOOL_USE_KEYS,
     arguments_of,
+    opaque_from,
     read_citation,
     read_citations,
     read_reasoning,
 )
 from turnwise.wire.anthropic_messages.thinking import input_repairs
-from turnwise.wire.anthropic_messages.tolerant import loosen, objects, plain_text
-from turnwise.wire.anthropic_messages.usage import UsageTally
-from turnwise.wire.anthropic_messages.words import read_finish
+from turnwise.wire.anthropic_messages.usage import UsageTally, read_finish
+from turnwise.wire.counts import says_nothing, unsaid_finish
 from turnwise.wire.faults import too_large
-from turnwise.wire.finish_words import says_nothing, unsaid_finish
 from turnwise.wire.healing import (
     DAMAGES,
     LINE_END_LOST,
@@ -82,8 +84,7 @@ from turnwise.wire.json_fields import (
 )
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
-from turnwise.wire.sse import LineTooLong, SseParser
-from turnwise.wire.stream_start import StreamBeginning
+from turnwise.wire.sse import LineTooLong, SseParser, StreamBeginning
 
 ADDITIONS = frozenset({"signature_delta", "citations_delta"})
 """Deltas that change no text and no call, so that they may follow the end of their block."""

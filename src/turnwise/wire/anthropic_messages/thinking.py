@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.vocab import Fault, FaultKind, Message, Reasoning, Repair, ToolCall
-from turnwise.wire.anthropic_messages.fields import own_fields
+from turnwise.wire.anthropic_messages.parts import own_fields
 from turnwise.wire.family import BETA_HEADER, HttpCall
 from turnwise.wire.generations import generation_of, plain_name
 from turnwise.wire.healing import printable

@@ -5,6 +5,9 @@ Keys of `Opaque` data of this family: on Text, Reasoning, File and ToolCall the 
 `functionResponse` (`scheduling`, `willContinue` ...); on ToolSpec see `request.py`.
 """
 
+import functools
+import re
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 from urllib.parse import urlsplit
 
@@ -12,6 +15,7 @@ import msgspec
 
 from turnwise.vocab import (
     ArgumentsState,
+    Citation,
     File,
     Opaque,
     Part,
@@ -22,20 +26,84 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
+from turnwise.wire import json_fields
 from turnwise.wire.files import UNKNOWN_TYPE, decode_base64, encode_base64
-from turnwise.wire.free_form import FREE_FORM_PARAMETER, free_form_arguments
-from turnwise.wire.gemini.fields import NAME, is_json_object, opaque_from, own_fields, read_fields
 from turnwise.wire.json_fields import (
+    NULL,
     UNREADABLE,
     Fields,
+    compact,
     compact_text,
+    fields_in,
     is_json,
+    opaque_of,
     quote,
+    read_items,
     string_of,
     write_array,
     write_object,
 )
+from turnwise.wire.offers import FREE_FORM_PARAMETER, free_form_arguments
 from turnwise.wire.tool_names import WireNames
+
+# What is Gemini's own about reading JSON objects, and the opaque data of this family.
+#
+# Google's JSON mapping of protocol buffers takes a field by its camelCase or its snake_case name, so both are read
+# (source: protobuf.dev, "ProtoJSON format"). Only the names of the API's own fields are changed, never the keys of
+# arguments, results and schemas.
+
+
+NAME = "gemini"
+
+_strings = msgspec.json.Decoder(list[str])
+_int = msgspec.json.Decoder(int, strict=False)
+_float = msgspec.json.Decoder(float, strict=False)
+_FALSE = msgspec.Raw(b"false")
+_SNAKE = re.compile(r"_([a-z0-9])")
+
+
+@functools.lru_cache(maxsize=512)
+def camel(key: str) -> str:
+    """`inline_data` -> `inlineData`; a name that is camelCase already stays."""
+    return _SNAKE.sub(lambda found: found[1].upper(), key)
+
+
+def read_fields(text: bytes | str | msgspec.Raw) -> Fields:
+    """The object's fields by their camelCase names, values as JSON text; those that are null count as not there.
+    Raises one of UNREADABLE if it is no object."""
+    return {camel(key): value for key, value in json_fields.read_fields(text).items() if value != NULL}
+
+
+def read_strings(text: bytes | str | msgspec.Raw) -> list[str]:
+    return _strings.decode(text)
+
+
+def read_int(text: bytes | str | msgspec.Raw) -> int:
+    """64-bit integers may come as strings (ProtoJSON)."""
+    return _int.decode(text)
+
+
+def read_float(text: bytes | str | msgspec.Raw) -> float:
+    return _float.decode(text)
+
+
+def is_json_object(text: str) -> bool:
+    return text[:1] == "{" and text[-1:] == "}" and is_json(text)
+
+
+def opaque_from(fields: Mapping[str, bytes | msgspec.Raw], *, known: frozenset[str]) -> Opaque | None:
+    """The fields that have no word of ours, to go back as they came."""
+    return opaque_of({key: compact(value) for key, value in fields.items() if key not in known}, family=NAME)
+
+
+def own_fields(opaque: Opaque | None) -> dict[str, bytes]:
+    """The keys of opaque data of this family; none for another family's, or where it is no object."""
+    return {key: bytes(value) for key, value in fields_in(opaque, family=NAME).items()}
+
+
+def is_false(raw: msgspec.Raw) -> bool:
+    return raw == _FALSE
+
 
 # Gemini 3 and later answer 400 to a step of the current turn whose first call has no thought signature. Google's documentation
 # names this stand-in for calls that come from another model (Gemini API, "Thought signatures", FAQ; quoted in
@@ -251,3 +319,136 @@ def is_own_file(uri: str) -> bool:
     except ValueError:
         return True
     return parts.scheme != "data" and (parts.scheme not in ("http", "https") or not host or host.endswith(_OWN_HOSTS))
+
+
+# What Gemini says about the sources of a text <-> `Citation`s.
+#
+# Three objects of a candidate name sources: `groundingMetadata` (search, files, maps), `citationMetadata` (quoted texts) and
+# `urlContextMetadata` (pages that were read). A citation's `raw` is the source's own object; of grounding it holds the
+# `groundingSupports` of that source too, less the indices, so that encoding can put the whole together again.
+
+
+_indices = msgspec.json.Decoder(list[int])
+# The kinds of `GroundingChunk`, each with uri and title (API reference, `GroundingChunk`).
+_SOURCES = ("web", "retrievedContext", "maps", "image")
+_SUPPORTS = "groundingSupports"
+# What `GroundingMetadata` holds of a search beside its sources (API reference).
+SEARCHES = ("webSearchQueries", "imageSearchQueries", "searchEntryPoint", "googleMapsWidgetContextToken")
+
+
+def decode_citations(grounding: msgspec.Raw, cited: msgspec.Raw, pages: msgspec.Raw) -> list[Citation]:
+    """All sources that one candidate names. What cannot be read names none."""
+    found: list[Citation] = []
+    for raw, read in ((grounding, _read_grounding), (cited, _read_cited), (pages, _read_pages)):
+        text = bytes(raw)
+        if len(text) > len(b"{ }") and text != b"null":
+            try:
+                found += read(read_fields(text))
+            except UNREADABLE:
+                continue
+    return found
+
+
+def has_searched(grounding: msgspec.Raw) -> bool:
+    """Whether it tells of a search or a look at the map, with sources or without: a search that finds nothing is billed, too."""
+    try:
+        fields = read_fields(grounding)
+        return any(_says_something(fields[key]) for key in SEARCHES if key in fields)
+    except UNREADABLE:
+        return False
+
+
+def _says_something(value: msgspec.Raw) -> bool:
+    return compact(value) not in (b"null", b"[]", b"{}", b'""', b"false")
+
+
+def _items(fields: Fields, key: str) -> list[msgspec.Raw]:
+    return read_items(fields[key]) if key in fields else []
+
+
+def _read_grounding(fields: Fields) -> list[Citation]:
+    sources = [read_fields(item) for item in _items(fields, "groundingChunks")]
+    supports: list[list[bytes]] = [[] for _ in sources]
+    for item in _items(fields, _SUPPORTS):
+        support = read_fields(item)
+        indices = _indices.decode(support.pop("groundingChunkIndices", b"[]"))
+        text = compact(write_object(support))
+        for index in indices:
+            if 0 <= index < len(sources):
+                supports[index].append(text)
+    return [_grounding_citation(source, backed) for source, backed in zip(sources, supports, strict=True)]
+
+
+def _grounding_citation(source: Fields, supports: list[bytes]) -> Citation:
+    kind = next((kind for kind in _SOURCES if kind in source), None)
+    named = {} if kind is None else read_fields(source[kind])
+    whole: dict[str, bytes | msgspec.Raw] = dict(source)
+    if supports:
+        whole[_SUPPORTS] = write_array(supports)
+    return Citation(
+        family=NAME,
+        raw=compact_text(write_object(whole)),
+        url=string_of(named, "uri"),
+        title=string_of(named, "title"),
+        cited_text=string_of(named, "text"),
+    )
+
+
+def _read_cited(fields: Fields) -> list[Citation]:
+    # `citationSources` at the Gemini API, `citations` at Vertex AI.
+    items = _items(fields, "citationSources") or _items(fields, "citations")
+    return [
+        Citation(family=NAME, raw=compact_text(item), url=string_of(source, "uri"), title=string_of(source, "title"))
+        for item in items
+        for source in (read_fields(item),)
+    ]
+
+
+def _read_pages(fields: Fields) -> list[Citation]:
+    return [
+        Citation(family=NAME, raw=compact_text(item), url=string_of(read_fields(item), "retrievedUrl"))
+        for item in _items(fields, "urlMetadata")
+    ]
+
+
+def encode_citations(citations: Iterable[Citation]) -> dict[str, bytes]:
+    """The candidate's fields that name these sources. Other families' citations become grounding of kind `web`."""
+    sources: list[bytes] = []
+    supports: dict[bytes, list[int]] = {}  # a support's text -> the sources that back it
+    cited: list[bytes] = []
+    pages: list[bytes] = []
+    for citation in citations:
+        source = _own_source(citation)
+        if "retrievedUrl" in source:
+            pages.append(write_object(source))
+        elif any(kind in source for kind in _SOURCES):
+            for support in read_items(source.pop(_SUPPORTS, b"[]")):
+                supports.setdefault(bytes(support), []).append(len(sources))
+            sources.append(write_object(source))
+        else:
+            cited.append(write_object(source))
+    fields: dict[str, bytes] = {}
+    if sources:
+        grounding = {"groundingChunks": write_array(sources)}
+        if supports:
+            grounding[_SUPPORTS] = write_array([_with_indices(text, backed) for text, backed in supports.items()])
+        fields["groundingMetadata"] = write_object(grounding)
+    if cited:
+        fields["citationMetadata"] = write_object({"citationSources": write_array(cited)})
+    if pages:
+        fields["urlContextMetadata"] = write_object({"urlMetadata": write_array(pages)})
+    return fields
+
+
+def _own_source(citation: Citation) -> dict[str, bytes | msgspec.Raw]:
+    if citation.family == NAME:
+        try:
+            return dict(read_fields(citation.raw))
+        except UNREADABLE:
+            pass
+    named = {"uri": citation.url, "title": citation.title}
+    return {"web": write_object({key: quote(value) for key, value in named.items() if value is not None})}
+
+
+def _with_indices(support: bytes, backed: list[int]) -> bytes:
+    return write_object({**read_fields(support), "groundingChunkIndices": msgspec.json.encode(backed)})

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from turnwise.vocab import Opaque, Request
 from turnwise.wire.addresses import read_path_part
 from turnwise.wire.family import BadRequest, HttpCall
-from turnwise.wire.gemini.fields import NAME, camel
 from turnwise.wire.gemini.fields import read_fields as read_camel_fields
-from turnwise.wire.gemini.parts import is_own_file
+from turnwise.wire.gemini.parts import NAME, camel, is_own_file
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,

@@ -22,11 +22,9 @@ from turnwise.vocab import File, Message, NamedTool, Part, Request, Settings, To
 from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, around
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import left_out, takes_file
-from turnwise.wire.free_form import FREE_FORM_SCHEMA
-from turnwise.wire.gemini.fields import NAME, own_fields, read_fields
-from turnwise.wire.gemini.parts import SIGNATURE, encode_part, signed_call
+from turnwise.wire.gemini.parts import NAME, SIGNATURE, encode_part, own_fields, read_fields, signed_call
 from turnwise.wire.json_fields import UNREADABLE, Fields, quote, write_array, write_object
-from turnwise.wire.offers import fitted_tool, instructions, kept_by_tool, offered_tools
+from turnwise.wire.offers import FREE_FORM_SCHEMA, fitted_tool, instructions, kept_by_tool, offered_tools
 from turnwise.wire.profiles import Profile
 from turnwise.wire.tool_names import WireNames, wire_names
 

@@ -25,17 +25,20 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.wire.family import BadRequest
-from turnwise.wire.gemini.fields import (
+from turnwise.wire.gemini.parts import (
     NAME,
+    NO_SIGNATURE,
+    SIGNATURE,
     camel,
     is_false,
     opaque_from,
     read_fields,
     read_float,
     read_int,
+    read_item,
+    read_result,
     read_strings,
 )
-from turnwise.wire.gemini.parts import NO_SIGNATURE, SIGNATURE, read_item, read_result
 from turnwise.wire.gemini.request import DECLARATION, EFFORT_LEVELS, JSON_TYPE, asks_for_thoughts
 from turnwise.wire.json_fields import (
     UNREADABLE,

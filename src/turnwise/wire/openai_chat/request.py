@@ -9,16 +9,13 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.vocab import Caching, Message, NamedTool, OutputSchema, Request, Settings, Text, ToolSpec
-from turnwise.wire.cache_keys import cache_key_fields
-from turnwise.wire.cache_marks import Marking, end_of_content, end_of_message, marking_of, own_marks
+from turnwise.wire.cache_marks import Marking, cache_key_fields, end_of_content, end_of_message, marking_of, own_marks
 from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, around
 from turnwise.wire.family import HttpCall, call_of
-from turnwise.wire.free_form import FREE_FORM_SCHEMA
 from turnwise.wire.generations import adapt_gpt, generation_of
 from turnwise.wire.json_fields import encode, write_object
-from turnwise.wire.offers import fitted_tool, instructions, kept_by_tool, offered_tools
-from turnwise.wire.openai_chat.fields import NAME, Fields, fields_of, merged
-from turnwise.wire.openai_chat.parts import ChatItems, encode_instructions
+from turnwise.wire.offers import FREE_FORM_SCHEMA, fitted_tool, instructions, kept_by_tool, offered_tools
+from turnwise.wire.openai_chat.parts import NAME, ChatItems, Fields, encode_instructions, fields_of, merged
 from turnwise.wire.profiles import Profile, SchemaDialect
 from turnwise.wire.tool_names import wire_names, with_wire_names
 

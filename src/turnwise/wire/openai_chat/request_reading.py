@@ -29,8 +29,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.family import BadRequest
 from turnwise.wire.json_fields import UNREADABLE
-from turnwise.wire.openai_chat.fields import NAME, Fields, is_array, is_object
-from turnwise.wire.openai_chat.files import decode_file
+from turnwise.wire.openai_chat.parts import NAME, Fields, decode_file, is_array, is_object
 
 EFFORTS = frozenset(get_args(Effort))
 

@@ -10,7 +10,7 @@ from turnwise.wire import faults
 from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s, timed, with_counts
 from turnwise.wire.healing import MAX_MENDED_BYTES, printable, read_objects
 from turnwise.wire.json_fields import Fields, encode, is_object, object_at, read_fields
-from turnwise.wire.openai_responses.fields import text_at
+from turnwise.wire.openai_responses.parts import text_at
 
 # The provider's own code or type -> kind. Source: OpenAI docs, "Error codes"; `ResponseError.code` of the API reference;
 # recorded answers. The status decides where no code is known.

@@ -6,14 +6,13 @@ one index the newest open one that the event fits.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from turnwise.vocab import ToolCall
 from turnwise.wire.json_fields import Fields, without, write_object
-from turnwise.wire.openai_responses.fields import text_at
-from turnwise.wire.openai_responses.parts import kind_of
+from turnwise.wire.openai_responses.parts import kind_of, text_at
 
 CALLS = ("function_call", "custom_tool_call")
 STREAMED = ("message", "reasoning", *CALLS)
@@ -267,3 +266,36 @@ def _first_waiting(listed: Fields, by_id: dict[str, deque[Item]], waiting: dict[
         if found and found[0].fits(kind):
             return found[0]
     return None
+
+
+# A piece of an item.
+
+
+NONE = -1  # no `output_index`
+
+
+class Delta(msgspec.Struct, gc=False):
+    """What an event says that brings a piece, and where the piece belongs."""
+
+    type: str
+    delta: str
+    output_index: int = NONE
+    content_index: int = 0
+    item_id: str | None = None
+    sequence_number: int | None = None
+
+    @property
+    def index(self) -> int | None:
+        return self.output_index if self.output_index >= 0 else None
+
+
+# Type of an event that brings a piece -> the kind of item that the piece belongs to.
+DELTAS: Mapping[str, str] = {
+    "response.output_text.delta": "message",
+    "response.refusal.delta": "message",
+    "response.reasoning_summary_text.delta": "reasoning",
+    "response.reasoning_text.delta": "reasoning",
+    "response.reasoning.delta": "reasoning",  # the same in the Open Responses specification
+    "response.function_call_arguments.delta": "function_call",
+    "response.custom_tool_call_input.delta": "custom_tool_call",
+}

@@ -33,18 +33,16 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.finish_words import finish_frames
+from turnwise.wire.counts import finish_frames
 from turnwise.wire.json_fields import Fields, is_error, is_object, object_at, read_fields, without
 from turnwise.wire.limits import MAX_PARTS
-from turnwise.wire.openai_responses.deltas import DELTAS, NONE, Delta
 from turnwise.wire.openai_responses.faults import fault_of
-from turnwise.wire.openai_responses.fields import count_at, list_at, opaque_from, text_at
-from turnwise.wire.openai_responses.items import Item, Items
-from turnwise.wire.openai_responses.parts import citation_of, kind_of, parts_of
-from turnwise.wire.openai_responses.usage import UsageReader
-from turnwise.wire.openai_responses.words import (
+from turnwise.wire.openai_responses.items import DELTAS, NONE, Delta, Item, Items
+from turnwise.wire.openai_responses.parts import citation_of, count_at, kind_of, list_at, opaque_from, parts_of, text_at
+from turnwise.wire.openai_responses.usage import (
     FINISH_REASONS,
     TERMINAL_EVENTS,
+    UsageReader,
     finish_reason,
     input_repairs,
     status_word,

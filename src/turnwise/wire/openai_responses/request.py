@@ -30,21 +30,29 @@ from turnwise.vocab import (
     ToolSpec,
     new_tools_in,
 )
-from turnwise.wire.cache_keys import cache_key_fields
+from turnwise.wire.cache_marks import cache_key_fields
 from turnwise.wire.encoded_history import CallFrame, EncodedHistory
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import files_in_words, left_out, takes_file
-from turnwise.wire.free_form import FREE_FORM_SCHEMA, free_form_arguments
 from turnwise.wire.generations import adapt_gpt, generation_of
 from turnwise.wire.json_fields import Fields, encode, is_object, read_fields, write_object
-from turnwise.wire.offers import fitted_tool, instructions, kept_by_tool, offered_tools
-from turnwise.wire.openai_responses.fields import NAME, own_fields, text_at
+from turnwise.wire.offers import (
+    FREE_FORM_SCHEMA,
+    fitted_tool,
+    free_form_arguments,
+    instructions,
+    kept_by_tool,
+    offered_tools,
+)
 from turnwise.wire.openai_responses.parts import (
+    NAME,
     call_item,
     header_of,
     message_item,
+    own_fields,
     reasoning_item,
     result_item,
+    text_at,
     usual_call,
     usual_result,
 )

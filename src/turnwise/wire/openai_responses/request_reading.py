@@ -31,8 +31,16 @@ from turnwise.wire.json_fields import (
     text_of_raw,
     without,
 )
-from turnwise.wire.openai_responses.fields import NAME, list_at, opaque_from, text_at
-from turnwise.wire.openai_responses.parts import kind_of, message_parts, parts_of, result_of
+from turnwise.wire.openai_responses.parts import (
+    NAME,
+    kind_of,
+    list_at,
+    message_parts,
+    opaque_from,
+    parts_of,
+    result_of,
+    text_at,
+)
 from turnwise.wire.openai_responses.request import ENCRYPTED_REASONING, wants_encrypted_reasoning
 
 # Items that the client writes; every other item of an unknown type is the model's or its server's.
