@@ -40,7 +40,7 @@ from turnwise.turn import step_request as lessons
 from turnwise.turn.config import ScriptLimits, TurnConfig
 from turnwise.vocab import schema_bounds
 from turnwise.vocab.schema_bounds import MAX_VALUES
-from turnwise.wire import counts, healing
+from turnwise.wire import endings, healing
 from turnwise.wire.limits import Limits
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -52,7 +52,7 @@ ROUNDS = [loops.RUNS * period + loops.REMEMBERED_STEPS + 1 for period in loops.P
 
 FIGURES = {
     "billing.md": [
-        f"from 0 to 2^{counts.MAX_COUNT.bit_length() - 1};",
+        f"from 0 to 2^{endings.MAX_COUNT.bit_length() - 1};",
         f"at most {('none', 'one', 'two', 'three')[RetryPolicy().attempts - 1]} by default",
     ],
     "limits.md": [

@@ -39,7 +39,7 @@ from turnwise.turn.events import ResponseReceived
 from turnwise.turn.turn_spending import AtStake, Purse
 from turnwise.vocab import Response, Usage
 from turnwise.wire import family as registry
-from turnwise.wire.counts import FIELDS
+from turnwise.wire.endings import FIELDS
 from turnwise.wire.profiles import builtin_profiles
 from whole_streams import read_stream
 
@@ -148,7 +148,7 @@ def test_each_bill_is_what_the_lists_say_by_hand(profile: str, name: str) -> Non
 
 @pytest.mark.promise("bill:served")
 def test_the_table_has_each_field_that_costs() -> None:
-    """Every count, part and word of the tables in `wire/counts.py` that vendors' own packages have stands in a bill."""
+    """Every count, part and word of the tables in `wire/endings.py` that vendors' own packages have stands in a bill."""
     vendors = {
         "anthropic_messages": "anthropic",
         "openai_responses": "openai",

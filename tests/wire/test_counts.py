@@ -14,11 +14,11 @@ from tables import each
 from turnwise.assembly.response_reading import read_body
 from turnwise.vocab import Usage
 from turnwise.wire import anthropic_messages, gemini, openai_chat, openai_responses
-from turnwise.wire.anthropic_messages.usage import UsageTally
-from turnwise.wire.counts import MAX_BYTES, MAX_COUNT, MergedUsage
-from turnwise.wire.gemini.usage import UsageReader as GeminiUsage
-from turnwise.wire.openai_chat.usage import UsageReader as ChatUsage
-from turnwise.wire.openai_responses.usage import UsageReader as ResponsesUsage
+from turnwise.wire.anthropic_messages.endings import UsageTally
+from turnwise.wire.endings import MAX_BYTES, MAX_COUNT, MergedUsage
+from turnwise.wire.gemini.endings import UsageReader as GeminiUsage
+from turnwise.wire.openai_chat.endings import UsageReader as ChatUsage
+from turnwise.wire.openai_responses.endings import UsageReader as ResponsesUsage
 from turnwise.wire.profiles import builtin_profiles
 from whole_streams import read_stream
 

@@ -47,7 +47,7 @@ from turnwise.vocab import (
     UsageReported,
     calls_of,
 )
-from turnwise.wire.counts import says_same
+from turnwise.wire.endings import says_same
 from turnwise.wire.gemini import FAMILY
 from turnwise.wire.limits import DEFAULT_LIMITS
 from wire.gemini_streams import (

@@ -35,7 +35,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.counts import CALL_FAILED, unread_call
+from turnwise.wire.endings import CALL_FAILED, unread_call
 from turnwise.wire.family import Family
 from turnwise.wire.limits import DEFAULT_LIMITS, Limits, is_wide
 from turnwise.wire.profiles import Profile

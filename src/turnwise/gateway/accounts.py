@@ -42,7 +42,7 @@ from turnwise.telemetry.telemetry import Telemetry, telemetry_of
 from turnwise.turn.commands import Purpose
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Usage
 from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
-from turnwise.wire.openai_chat.usage import counted
+from turnwise.wire.openai_chat.endings import counted
 from turnwise.wire.profiles import FamilyName
 
 # --- counts, in Prometheus' text format (its documentation, "Exposition formats")

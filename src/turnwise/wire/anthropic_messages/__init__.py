@@ -1,5 +1,6 @@
 """The Anthropic Messages API, and what speaks it (Bedrock's and Vertex's Claude, compatible servers)."""
 
+from turnwise.wire.anthropic_messages.endings import FINISH_REASONS
 from turnwise.wire.anthropic_messages.faults import decode_fault, encode_fault
 from turnwise.wire.anthropic_messages.parts import NAME
 from turnwise.wire.anthropic_messages.request import encode_request
@@ -7,7 +8,6 @@ from turnwise.wire.anthropic_messages.request_reading import decode_request
 from turnwise.wire.anthropic_messages.response import MessagesStreamEncoder, decode_body, encode_body
 from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
 from turnwise.wire.anthropic_messages.thinking import with_binding
-from turnwise.wire.anthropic_messages.usage import FINISH_REASONS
 from turnwise.wire.family import Family, Loss
 
 # What the Messages API cannot carry. Tested: encoding and decoding loses this and nothing else.

@@ -15,12 +15,12 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
+from turnwise.wire.anthropic_messages.endings import UsageTally, read_finish
 from turnwise.wire.anthropic_messages.events import plain_text
 from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.parts import TOOL_USE_KEYS, arguments_of, opaque_from, read_block
 from turnwise.wire.anthropic_messages.thinking import input_repairs
-from turnwise.wire.anthropic_messages.usage import UsageTally, read_finish
-from turnwise.wire.counts import unsaid_finish
+from turnwise.wire.endings import unsaid_finish
 from turnwise.wire.family import BadRequest
 from turnwise.wire.faults import no_response
 from turnwise.wire.healing import is_too_long, is_utf8

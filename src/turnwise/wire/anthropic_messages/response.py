@@ -32,10 +32,10 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.anthropic_messages.body import body_frames
+from turnwise.wire.anthropic_messages.endings import stop_word, write_usage
 from turnwise.wire.anthropic_messages.faults import error_body
 from turnwise.wire.anthropic_messages.parts import NAME, merged, own_fields, tool_use_id, write_block, write_reasoning
 from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
-from turnwise.wire.anthropic_messages.usage import stop_word, write_usage
 from turnwise.wire.faults import too_large
 from turnwise.wire.json_fields import UNREADABLE, quote, read_fields, write_array, write_object
 from turnwise.wire.limits import Limits

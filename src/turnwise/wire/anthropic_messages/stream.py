@@ -29,6 +29,7 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.anthropic_messages.body import body_frames, content_frames, explanation_of
+from turnwise.wire.anthropic_messages.endings import UsageTally, read_finish
 from turnwise.wire.anthropic_messages.events import (
     CONTENT_EVENTS,
     HARMLESS_EVENTS,
@@ -53,8 +54,7 @@ from turnwise.wire.anthropic_messages.parts import (
     read_reasoning,
 )
 from turnwise.wire.anthropic_messages.thinking import input_repairs
-from turnwise.wire.anthropic_messages.usage import UsageTally, read_finish
-from turnwise.wire.counts import says_nothing, unsaid_finish
+from turnwise.wire.endings import says_nothing, unsaid_finish
 from turnwise.wire.faults import too_large
 from turnwise.wire.healing import (
     DAMAGES,

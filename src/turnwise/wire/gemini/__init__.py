@@ -2,13 +2,13 @@
 
 from turnwise.vocab import Request
 from turnwise.wire.family import Family, Loss, StreamDecoder, StreamEncoder
+from turnwise.wire.gemini.endings import FINISH_REASONS
 from turnwise.wire.gemini.faults import decode_fault, encode_fault
 from turnwise.wire.gemini.parts import NAME
 from turnwise.wire.gemini.request import encode_request
 from turnwise.wire.gemini.request_reading import decode_request
 from turnwise.wire.gemini.response import GeminiStreamEncoder, decode_body, encode_body
 from turnwise.wire.gemini.stream import GeminiStreamDecoder
-from turnwise.wire.gemini.usage import FINISH_REASONS
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 

@@ -32,7 +32,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.counts import finish_frames, says_nothing
+from turnwise.wire.endings import finish_frames, says_nothing
 from turnwise.wire.gemini.chunks import (
     BEGIN,
     PLAIN,
@@ -48,6 +48,7 @@ from turnwise.wire.gemini.chunks import (
     mend,
     read_slowly,
 )
+from turnwise.wire.gemini.endings import FINISH_REASONS, UsageReader, finish_of
 from turnwise.wire.gemini.faults import fault_in_stream
 from turnwise.wire.gemini.parts import (
     ABOUT_PART,
@@ -59,7 +60,6 @@ from turnwise.wire.gemini.parts import (
     read_item,
     signature,
 )
-from turnwise.wire.gemini.usage import FINISH_REASONS, UsageReader, finish_of
 from turnwise.wire.healing import check_utf8
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, compact_text, is_error, is_null, read_string, write_object
 from turnwise.wire.limits import MAX_CITATIONS, MAX_PARTS

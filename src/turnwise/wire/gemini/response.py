@@ -32,9 +32,9 @@ from turnwise.vocab import (
 )
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.gemini.chunk_reader import ChunkReader
+from turnwise.wire.gemini.endings import BLOCK_REASONS, encode_usage, word_of
 from turnwise.wire.gemini.faults import encode_error
 from turnwise.wire.gemini.parts import NAME, encode_citations, encode_part, is_json_object, own_fields
-from turnwise.wire.gemini.usage import BLOCK_REASONS, encode_usage, word_of
 from turnwise.wire.json_fields import one_line, quote, write_array, write_object
 from turnwise.wire.limits import Limits
 from turnwise.wire.long_events import told_long_calls, too_much

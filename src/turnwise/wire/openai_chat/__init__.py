@@ -1,12 +1,12 @@
 """The Chat Completions family: OpenAI's, and that of everybody who speaks it."""
 
 from turnwise.wire.family import Family, Loss
+from turnwise.wire.openai_chat.endings import FINISH_REASONS
 from turnwise.wire.openai_chat.faults import decode_fault, encode_fault
 from turnwise.wire.openai_chat.request import encode_request
 from turnwise.wire.openai_chat.request_reading import decode_request
 from turnwise.wire.openai_chat.response import ChatStreamEncoder, decode_body, encode_body
 from turnwise.wire.openai_chat.stream import ChatStreamDecoder
-from turnwise.wire.openai_chat.usage import FINISH_REASONS
 
 # What Chat Completions cannot carry, as data; `tests/wire` proves that nothing else is lost.
 

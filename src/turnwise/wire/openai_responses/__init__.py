@@ -2,13 +2,13 @@
 LM Studio."""
 
 from turnwise.wire.family import Family, Loss
+from turnwise.wire.openai_responses.endings import FINISH_REASONS
 from turnwise.wire.openai_responses.faults import decode_fault, encode_fault
 from turnwise.wire.openai_responses.parts import NAME
 from turnwise.wire.openai_responses.request import encode_request
 from turnwise.wire.openai_responses.request_reading import decode_request
 from turnwise.wire.openai_responses.response import ResponsesStreamEncoder, decode_body, encode_body
 from turnwise.wire.openai_responses.stream import ResponsesStreamDecoder
-from turnwise.wire.openai_responses.usage import FINISH_REASONS
 
 # What of the vocabulary the Responses API cannot carry, and what becomes of it.
 

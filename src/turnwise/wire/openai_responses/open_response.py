@@ -33,13 +33,10 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.counts import finish_frames
+from turnwise.wire.endings import finish_frames
 from turnwise.wire.json_fields import Fields, is_error, is_object, object_at, read_fields, without
 from turnwise.wire.limits import MAX_PARTS
-from turnwise.wire.openai_responses.faults import fault_of
-from turnwise.wire.openai_responses.items import DELTAS, NONE, Delta, Item, Items
-from turnwise.wire.openai_responses.parts import citation_of, count_at, kind_of, list_at, opaque_from, parts_of, text_at
-from turnwise.wire.openai_responses.usage import (
+from turnwise.wire.openai_responses.endings import (
     FINISH_REASONS,
     TERMINAL_EVENTS,
     UsageReader,
@@ -47,6 +44,9 @@ from turnwise.wire.openai_responses.usage import (
     input_repairs,
     status_word,
 )
+from turnwise.wire.openai_responses.faults import fault_of
+from turnwise.wire.openai_responses.items import DELTAS, NONE, Delta, Item, Items
+from turnwise.wire.openai_responses.parts import citation_of, count_at, kind_of, list_at, opaque_from, parts_of, text_at
 
 REPLACED = "\ufffd"  # stands for bytes that are no UTF-8
 

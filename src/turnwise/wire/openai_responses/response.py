@@ -41,6 +41,7 @@ from turnwise.wire.faults import too_large
 from turnwise.wire.json_fields import Fields, encode, read_fields, without
 from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.body import read_body
+from turnwise.wire.openai_responses.endings import FINISH_REASONS, usage_object
 from turnwise.wire.openai_responses.faults import response_error, stream_error
 from turnwise.wire.openai_responses.parts import (
     CONTENT_PART,
@@ -53,7 +54,6 @@ from turnwise.wire.openai_responses.parts import (
     text_at,
 )
 from turnwise.wire.openai_responses.request import encode_request, text_runs
-from turnwise.wire.openai_responses.usage import FINISH_REASONS, usage_object
 from turnwise.wire.profiles import Profile
 from turnwise.wire.sse import encode_event
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 import msgspec
 
 from turnwise.vocab import FinishReason, Untold, Usage
-from turnwise.wire.counts import (
+from turnwise.wire.endings import (
     MergedUsage,
     TokenCount,
     finish_of_word,

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.vocab import BilledPart, Finished, FinishReason, Mended, Untold, Usage, with_untold
-from turnwise.wire.counts import (
+from turnwise.wire.endings import (
     MAX_COUNT,
     MergedUsage,
     TokenCount,

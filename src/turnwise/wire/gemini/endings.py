@@ -7,7 +7,7 @@ cached part is inside the prompt (source: API reference, `UsageMetadata`).
 import msgspec
 
 from turnwise.vocab import FinishReason, Untold, Usage, with_untold
-from turnwise.wire.counts import (
+from turnwise.wire.endings import (
     MAX_BYTES,
     MergedUsage,
     TokenCount,

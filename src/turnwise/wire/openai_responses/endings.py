@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.vocab import FinishReason, Repair, Untold, Usage
-from turnwise.wire.counts import (
+from turnwise.wire.endings import (
     MergedUsage,
     TokenCount,
     finish_of_word,
