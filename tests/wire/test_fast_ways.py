@@ -1,6 +1,6 @@
 """The fast ways of a family say what its plain way says, of every stream (promise assembly:split-anywhere).
 
-Each family reads a stream alone with `fast=None`, and so does the assembler; what stands in a `fast.py` only saves work. So every
+Each family reads a stream alone with `fast=None`, and so does the assembler; a fast way only saves work. So every
 stream is read twice, in several pieces: recorded ones, those of the lab, and sequences that hypothesis draws of usual and odd
 events. tests/assembly/test_fast_runs.py does the same for frames that no family gives.
 """

@@ -34,7 +34,7 @@ def text_from(first: list[bytes], again: list[bytes], *, fast: type[FastChunks] 
 @both_ways
 @in_reads
 def test_a_stream_that_came_twice_byte_for_byte_is_taken_once(fast: type[FastChunks] | None, together: bool) -> None:
-    """Source: proxies that send a stream again behind its end (`repeats.py`)."""
+    """Source: proxies that send a stream again behind its end."""
     once = text_from(LITERALS, [], fast=fast, together=together)
     assert once.startswith("once café abc \na/b ü once ")
     assert text_from(LITERALS, LITERALS, fast=fast, together=together) == once

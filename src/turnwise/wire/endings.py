@@ -1,4 +1,6 @@
-"""What a count of tokens is, and how the usage objects of one response become one: the same in every family."""
+"""How a response ends, the same in every family: its finish word, what a count of tokens is, and what the fields of usage mean.
+
+The usage objects of one response become one."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -430,7 +432,7 @@ def _without_misfits(text: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Co
 _SAY_NOTHING = frozenset(["", "null", "none", "undefined"])
 
 # Words of one family that gateways and compatible servers write in the fields of another: read where the family's own table has
-# no such word. No encoder writes them. Sources: the four families' tables (`words.py` of each); LiteLLM
+# no such word. No encoder writes them. Sources: the four families' tables (`endings.py` of each); LiteLLM
 # `litellm_core_utils/core_helpers.py` (`map_finish_reason`); answers of Gemini's OpenAI-compatible endpoint, which names the
 # filter before the word of its own API (`function_call_filter: MALFORMED_FUNCTION_CALL`).
 FOREIGN_WORDS: Mapping[str, FinishReason] = {

@@ -1,4 +1,5 @@
-"""What every API family offers, in both directions. Each family's package exports one `Family` value named `FAMILY`."""
+"""What every API family offers, in both directions, and the families by name. Each family's package exports one `Family` value
+named `FAMILY`."""
 
 import functools
 import importlib

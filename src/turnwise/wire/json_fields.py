@@ -1,4 +1,5 @@
-"""JSON objects taken apart one level deep, so that what is not ours to read goes on as the very text that came."""
+"""JSON objects taken apart one level deep, so that what is not ours to read goes on as the very text that came; long texts of
+JSON in slices."""
 
 import codecs
 import re

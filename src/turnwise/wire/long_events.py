@@ -1,6 +1,8 @@
-"""A long event or body read by a typed decoder: its long strings are cut out first and put back as texts.
+"""A long event or body: judged as text before a value of it is built (too many values, a call past its limit), and read by a
+typed decoder. Its long strings are cut out first and put back as texts.
 
-A decoder of typed values makes a text of each string that it reads, at a cost of up to six times the string (`long_texts.py`). So
+A decoder of typed values makes a text of each string that it reads, at a cost of up to six times the string
+(see `json_fields.py`). So
 a number stands in the place of each long string while the decoder reads the rest. The types decide what is read, as always: a
 string that no field takes is never made a text, and one within raw JSON stays where it stands in what came.
 """

@@ -1,4 +1,5 @@
-"""Endpoints and their quirks: one typed row each, read from `profiles.toml`. Chosen by name, never sniffed from a URL."""
+"""Endpoints and their quirks: one typed row each, read from `profiles.toml`, chosen by name, never sniffed from a URL; and
+where the version belongs in an address, since people give base URLs with it and without."""
 
 import functools
 import re
@@ -251,7 +252,7 @@ def parse_profiles(text: str) -> dict[str, Profile]:
     return {name: msgspec.convert({"name": name, **row}, Profile) for name, row in tomllib.loads(text).items()}
 
 
-# Where the version belongs in an address: people give base URLs with it and without.
+# --- addresses
 
 
 _VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)")

@@ -1,4 +1,5 @@
-"""Server-sent events: bytes in any pieces <-> events. Source: WHATWG HTML, "Server-sent events", section 9.2.6."""
+"""Server-sent events: bytes in any pieces <-> events, and how a stream begins. Source: WHATWG HTML, "Server-sent events", section
+9.2.6."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,5 @@
-"""The Anthropic Messages API, and what speaks it (Bedrock's and Vertex's Claude, compatible servers)."""
+"""The Anthropic Messages API, and what speaks it (Bedrock's and Vertex's Claude, compatible servers): what it offers, and what it
+cannot carry."""
 
 from turnwise.wire.anthropic_messages.endings import FINISH_REASONS
 from turnwise.wire.anthropic_messages.faults import decode_fault, encode_fault
@@ -10,7 +11,7 @@ from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
 from turnwise.wire.anthropic_messages.thinking import with_binding
 from turnwise.wire.family import Family, Loss
 
-# What the Messages API cannot carry. Tested: encoding and decoding loses this and nothing else.
+# Tested: encoding and decoding loses this and nothing else.
 
 
 LOSSES: tuple[Loss, ...] = (

@@ -1,4 +1,5 @@
-"""Usage of the Messages API <-> `Usage`. Its input leaves the cached tokens out; ours includes them."""
+"""How a response of the Messages API ends: its words for that, and its usage <-> `Usage`. Its input leaves the cached tokens
+out; ours includes them."""
 
 from types import MappingProxyType
 
@@ -187,7 +188,7 @@ def write_usage(usage: Usage) -> bytes:
     return msgspec.json.encode(counts)
 
 
-# Why a response of the Messages API ended: its words <-> ours, as data.
+# --- words
 #
 # Source: API reference, `stop_reason` of Message and BetaMessage (anthropic-python 2.12, types/stop_reason.py and
 # types/beta/beta_stop_reason.py); "Handling stop reasons".

@@ -1,4 +1,5 @@
-"""The events of a Messages stream as typed values."""
+"""The events of a Messages stream: as typed values, where their fields are of other kinds than the API's, and by the fast
+ways."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

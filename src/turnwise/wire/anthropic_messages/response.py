@@ -1,4 +1,4 @@
-"""A whole response as a body of the Messages API, both ways."""
+"""A whole response as a body of the Messages API, both ways, and frames as its stream."""
 
 import msgspec
 

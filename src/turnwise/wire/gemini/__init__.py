@@ -1,4 +1,5 @@
-"""Google's Gemini API (`generateContent`, `streamGenerateContent`), at the Developer API and at Vertex AI."""
+"""Google's Gemini API (`generateContent`, `streamGenerateContent`), at the Developer API and at Vertex AI: what it offers, and
+what it cannot carry."""
 
 from turnwise.vocab import Request
 from turnwise.wire.family import Family, Loss, StreamDecoder, StreamEncoder
@@ -12,7 +13,7 @@ from turnwise.wire.gemini.stream import GeminiStreamDecoder
 from turnwise.wire.limits import Limits
 from turnwise.wire.profiles import Profile
 
-# What the Gemini API cannot carry, and what becomes of it. Tested: encoding and decoding loses this and nothing else.
+# Tested: encoding and decoding loses this and nothing else.
 
 
 LOSSES: tuple[Loss, ...] = (

@@ -1,4 +1,5 @@
-"""The chunks of a response as typed values: what a stream sends piece by piece, and a body at once.
+"""The chunks of a response as typed values: what a stream sends piece by piece, and a body at once; and arguments that come value
+by value.
 
 Three ways in, each taken only when the one before failed: `PLAIN` knows the parts of nearly all chunks; `read_slowly` keeps
 each part as raw JSON; `mend` reads what is no valid JSON, or has fields of the wrong type.

@@ -1,4 +1,4 @@
-"""`usageMetadata` <-> `Usage`.
+"""How a response of Gemini's ends: `usageMetadata` <-> `Usage`, and its words for the end.
 
 Gemini counts thoughts apart from the candidates' tokens and the results of server-side tools apart from the prompt; the
 cached part is inside the prompt (source: API reference, `UsageMetadata`).
@@ -139,7 +139,7 @@ def encode_usage(usage: Usage) -> bytes:
     return msgspec.json.encode({key: count for key, count in counts.items() if count or key not in optional})
 
 
-# Gemini's words and ours, as data.
+# --- words
 
 
 # `Candidate.finishReason`. Sources: the `FinishReason` enums of the Gemini API reference, of Vertex AI's, and of the

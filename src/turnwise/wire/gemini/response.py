@@ -1,4 +1,5 @@
-"""Whole bodies <-> frames and responses. A body is one chunk, read by the same reader as the chunks of a stream."""
+"""Whole bodies <-> frames and responses, and frames as a stream. A body is one chunk, read by the same reader as the chunks of
+a stream."""
 
 from turnwise.vocab import (
     ArgumentsState,

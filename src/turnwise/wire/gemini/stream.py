@@ -1,4 +1,4 @@
-"""Bytes of a streamed answer -> frames."""
+"""Bytes of a streamed answer -> chunks -> frames, plainly and by the fast ways."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The Chat Completions family: OpenAI's, and that of everybody who speaks it."""
+"""The Chat Completions family, OpenAI's and that of everybody who speaks it: what it offers, and what it cannot carry."""
 
 from turnwise.wire.family import Family, Loss
 from turnwise.wire.openai_chat.endings import FINISH_REASONS
@@ -8,7 +8,7 @@ from turnwise.wire.openai_chat.request_reading import decode_request
 from turnwise.wire.openai_chat.response import ChatStreamEncoder, decode_body, encode_body
 from turnwise.wire.openai_chat.stream import ChatStreamDecoder
 
-# What Chat Completions cannot carry, as data; `tests/wire` proves that nothing else is lost.
+# `tests/wire` proves that nothing else is lost.
 
 
 LOSSES = (

@@ -1,4 +1,4 @@
-"""Chat Completions chunks and bodies as typed values. What does not fit them is read by `tolerant.py`.
+"""Chat Completions chunks and bodies as typed values. What does not fit them is read by the tolerant way below.
 
 A chunk and a body differ only in `delta` and `message`, so one type holds both. Only what has a word in our vocabulary is
 decoded; the rest (`logprobs`, `system_fingerprint`, padding ...) is passed over. Source: OpenAI API reference, "Chat

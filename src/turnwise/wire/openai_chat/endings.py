@@ -1,4 +1,5 @@
-"""Token counts: the many shapes of Chat Completions usage -> our five, and back."""
+"""How a Chat Completions response ends: every endpoint's word for that, and the many shapes of usage -> our five counts, and
+back."""
 
 from types import MappingProxyType
 
@@ -143,7 +144,7 @@ def encode_usage(usage: Usage) -> msgspec.Raw:
     )
 
 
-# Why a Chat Completions response ended: every endpoint's word -> ours, as data.
+# --- words
 
 
 FINISH_REASONS = MappingProxyType(

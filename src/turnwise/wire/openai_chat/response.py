@@ -1,4 +1,4 @@
-"""Whole Chat Completions bodies <-> frames and responses."""
+"""Whole Chat Completions bodies <-> frames and responses, and frames as a stream."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""A Chat Completions stream -> frames."""
+"""A Chat Completions stream -> frames, plainly and by the fast ways."""
 
 import re
 from collections.abc import Callable

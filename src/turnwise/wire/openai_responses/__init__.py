@@ -1,5 +1,5 @@
 """The OpenAI Responses API (`POST /responses`), and those who speak it: Azure, xAI, the Codex backend, OpenRouter, vLLM,
-LM Studio."""
+LM Studio: what it offers, and what it cannot carry."""
 
 from turnwise.wire.family import Family, Loss
 from turnwise.wire.openai_responses.endings import FINISH_REASONS
@@ -9,9 +9,6 @@ from turnwise.wire.openai_responses.request import encode_request
 from turnwise.wire.openai_responses.request_reading import decode_request
 from turnwise.wire.openai_responses.response import ResponsesStreamEncoder, decode_body, encode_body
 from turnwise.wire.openai_responses.stream import ResponsesStreamDecoder
-
-# What of the vocabulary the Responses API cannot carry, and what becomes of it.
-
 
 LOSSES = (
     Loss(

@@ -1,4 +1,5 @@
-"""A whole response object, or an error object, as the frames that a stream of it would have given."""
+"""A whole response object, or an error object, as the frames that a stream of it would have given; and what can be read of one
+that is not clean JSON."""
 
 import re
 from typing import NamedTuple, cast

@@ -1,4 +1,4 @@
-"""Usage of the Responses API <-> `Usage`."""
+"""How a response of the Responses API ends: its status -> our reason, and its usage <-> `Usage`."""
 
 from collections.abc import Mapping
 

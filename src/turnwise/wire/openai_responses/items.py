@@ -1,4 +1,4 @@
-"""Which output item an event belongs to.
+"""Which output item an event belongs to, and what a piece of one is.
 
 The item's id tells, if `response.output_item.added` announced it: gateways in use send one `output_index` for all items.
 Other ids tell nothing, because some gateways change them from event to event. Then the index tells, and of several items on
@@ -266,9 +266,6 @@ def _first_waiting(listed: Fields, by_id: dict[str, deque[Item]], waiting: dict[
         if found and found[0].fits(kind):
             return found[0]
     return None
-
-
-# A piece of an item.
 
 
 NONE = -1  # no `output_index`

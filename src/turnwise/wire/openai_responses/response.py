@@ -1,4 +1,5 @@
-"""Bodies of the Responses API, both ways. They go through the same frames and items as the stream does."""
+"""Bodies of the Responses API, both ways, and frames as its event stream. Bodies go through the same frames and items as the
+stream does."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal

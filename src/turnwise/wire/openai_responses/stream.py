@@ -1,7 +1,7 @@
 """The Responses event stream -> frames.
 
 A block is an item: `open_response.py` keeps them, `items.py` tells which one an event belongs to. Every event is read one level
-deep. `numbering.py` tells which events are missing, doubled or late.
+deep. `Numbering` tells which events are missing, doubled or late.
 """
 
 import hashlib
