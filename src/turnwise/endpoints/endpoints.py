@@ -13,10 +13,9 @@ from turnwise._version import __version__
 from turnwise.endpoints.key_hiding import HIDDEN, forms_of, hide_forms, is_sought_in_words
 from turnwise.endpoints.transport import HttpRequest
 from turnwise.errors import CallerError, MissingKey
-from turnwise.wire.family import BETA_HEADER, Family, HttpCall
+from turnwise.wire.family import BETA_HEADER, USUAL, Family, HttpCall
 from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import Profile, path_below, profile_at
-from turnwise.wire.registry import USUAL
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
 _FORBIDDEN = re.compile(r"[^\t\x20-\x7e\x80-\xff]")  # in a field value, RFC 9110 section 5.5

@@ -48,8 +48,8 @@ from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import with_near_field
 from turnwise.settings.settings import MAX_FILE_BYTES, user_folder
 from turnwise.turn.config import CallsInText
+from turnwise.wire.family import USUAL
 from turnwise.wire.profiles import FamilyName, Profile, profile_at
-from turnwise.wire.registry import USUAL
 
 
 def why_unreachable(routes: "Sequence[GatewayRoute]") -> str:

@@ -33,8 +33,8 @@ from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived
 from turnwise.vocab import Fault, FaultKind, Repair, Response, ServerLesson
+from turnwise.wire.family import family
 from turnwise.wire.limits import Limits
-from turnwise.wire.registry import family
 
 # --- faults of upstreams as clients are told them
 

@@ -15,9 +15,9 @@ import msgspec
 from turnwise.endpoints.key_hiding import HEADERS_UP, QUERY_UP
 from turnwise.relay.client_request import asked_path, family_by_headers
 from turnwise.vocab import Fault, FaultKind
+from turnwise.wire.family import MODULES, USUAL
 from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import MODULES, USUAL
 from turnwise.wire.relay_facts import relay_facts
 
 JSON = ("content-type", "application/json")

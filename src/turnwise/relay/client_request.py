@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from turnwise.rules.schema import shorten
 from turnwise.vocab import Fault, FaultKind, ProviderItem, Request
 from turnwise.vocab.schema_bounds import MAX_REFERENCES_OF_A_REQUEST, cost_fault, size_of
-from turnwise.wire.family import BadRequest, family
+from turnwise.wire.family import MODULES, USUAL, BadRequest, family
 from turnwise.wire.json_fields import UNREADABLE, Fields, compact_text, encode, is_null, read_fields, write_object
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.registry import MODULES, USUAL
 from turnwise.wire.relay_facts import FALSE, STORED, AskedPath, Pairs, RelayFacts, relay_facts
 
 

@@ -12,7 +12,7 @@ from turnwise.vocab import Fault, FinishReason, Frame, Request, Response
 from turnwise.wire import encoded_history
 from turnwise.wire.encoded_history import Adapted, EncodedHistory, Written
 from turnwise.wire.limits import Limits
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import FamilyName, Profile
 
 BETA_HEADER = "anthropic-beta"
 """Holds a list: its values are joined, where every other header replaces the one before it."""
@@ -131,6 +131,9 @@ class BadRequest(ValueError):
 
 # The families by name. A family's module is imported when it is first asked for, so that a run pays for one of them.
 
+
+USUAL: FamilyName = "openai_chat"
+"""What most servers and clients speak: meant where nothing says which."""
 
 MODULES = {
     "openai_chat": "turnwise.wire.openai_chat",

@@ -7,10 +7,9 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.vocab import Opaque, Request
-from turnwise.wire.addresses import read_path_part
 from turnwise.wire.family import BadRequest, HttpCall
-from turnwise.wire.gemini.fields import read_fields as read_camel_fields
 from turnwise.wire.gemini.parts import NAME, camel, is_own_file
+from turnwise.wire.gemini.parts import read_fields as read_camel_fields
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
@@ -21,6 +20,7 @@ from turnwise.wire.json_fields import (
     read_fields,
     write_object,
 )
+from turnwise.wire.profiles import read_path_part
 from turnwise.wire.relay_facts import (
     BEHIND,
     LIMIT,

@@ -39,7 +39,7 @@ from turnwise.wire.profiles import Profile
 # Reasoning in Chat Completions: six places where it may stand, counted once; `reasoning_details` kept for replay.
 
 
-CONTENT, REASONING_CONTENT, REASONING, REASONING_TEXT, DETAILS = 1, 2, 3, 4, 5
+CONTENT, REASONING_CONTENT, PLAIN_REASONING, REASONING_TEXT, DETAILS = 1, 2, 3, 4, 5
 
 TEXTS = ("text", "summary")
 """The fields of a detail that come in pieces."""
@@ -110,7 +110,7 @@ class ReasoningReader:
         said = (
             (CONTENT, thinking),
             (REASONING_CONTENT, delta.reasoning_content),
-            (REASONING, delta.reasoning),
+            (PLAIN_REASONING, delta.reasoning),
             (REASONING_TEXT, delta.reasoning_text),
             (DETAILS, details),
         )

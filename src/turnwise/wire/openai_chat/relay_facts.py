@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from turnwise.wire.generations import adapt_gpt, generation_of
-from turnwise.wire.openai_chat.fields import NAME
+from turnwise.wire.openai_chat.parts import NAME
 from turnwise.wire.profiles import Profile
 from turnwise.wire.relay_facts import (
     BEHIND,

@@ -33,7 +33,7 @@ from turnwise.wire.json_fields import (
     string_of,
     without,
 )
-from turnwise.wire.openai_responses.fields import NAME, own_fields
+from turnwise.wire.openai_responses.parts import NAME, own_fields
 from turnwise.wire.openai_responses.request_reading import decode_tool
 from turnwise.wire.relay_facts import ClientTool, PlainTools
 from turnwise.wire.tool_names import fitted_name

@@ -21,7 +21,7 @@ from turnwise.wire.json_fields import (
     write_object,
 )
 from turnwise.wire.openai_responses.client_tools import plain_tools
-from turnwise.wire.openai_responses.fields import NAME
+from turnwise.wire.openai_responses.parts import NAME
 from turnwise.wire.openai_responses.request import ENCRYPTED_REASONING, wants_encrypted_reasoning
 from turnwise.wire.profiles import Profile
 from turnwise.wire.relay_facts import (
