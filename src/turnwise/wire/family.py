@@ -87,7 +87,7 @@ class StreamEncoder(Protocol):
         ...
 
 
-class Loss(msgspec.Struct, frozen=True, kw_only=True):
+class Loss(msgspec.Struct, frozen=True):
     """Something of the vocabulary that this family cannot carry. Tested: encode then decode loses this and nothing else."""
 
     what: str  # "order of text and calls", "reasoning signature" ...

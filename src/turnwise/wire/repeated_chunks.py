@@ -16,8 +16,13 @@ from turnwise.wire.json_fields import UNREADABLE
 Rest = TypeVar("Rest")
 
 PROBE = "~another~"
-START, MOST = 16, 64  # of what may be spent on learning: four tries; those who changed once may be tried again
+CREDIT, MOST = 16, 64  # of what may be spent on learning: four tries; those who changed once may be tried again
 LEARNING = 4  # what a try costs, where a chunk that is alike gains one
+
+# For readers that take usual chunks by a type of their own, and learn from them:
+MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
+START = MISS_COST * 2  # chunks that count as usual from the first: looking for them has to pay
+LEARN_FROM = START + 4  # a response that is over after a few chunks is not worth learning how they are written
 
 decode_string = msgspec.json.Decoder(str).decode
 """One JSON string with its quotes. Raises one of UNREADABLE."""
@@ -32,7 +37,7 @@ class Alike(Generic[Rest]):
 
     def __init__(self) -> None:
         self.rest: Rest | None = None
-        self._credit = START
+        self._credit = CREDIT
         self._head = self._tail = b""  # with the quotes of the string
         self._start = self._end = 0  # of the string with its quotes
 

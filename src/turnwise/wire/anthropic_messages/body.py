@@ -53,7 +53,7 @@ def body_frames(body: bytes, *, expected: str, limits: Limits) -> list[Frame]:
     frames += [Mended(repair) for repair in input_repairs(fields)]
     frames += content_frames(fields["content"])
     if is_replaced:
-        frames.append(_lost("invalid_utf8", "body", "invalid UTF-8 became replacement characters", reaches_ended=True))
+        frames.append(lost("invalid_utf8", "body", "invalid UTF-8 became replacement characters", reaches_ended=True))
     usage = UsageTally().add(fields["usage"]) if "usage" in fields else None
     if usage is not None:
         frames.append(UsageReported(usage))
@@ -67,14 +67,14 @@ def content_frames(content: msgspec.Raw, *, prefix: str = "") -> list[Frame]:
     try:
         items = _items_of(content)[:MAX_PARTS]
     except UNREADABLE:
-        return [_lost("unreadable_content", "body", "`content` that is no array left out")]
+        return [lost("unreadable_content", "body", "`content` that is no array left out")]
     for i, item in enumerate(items):
         block = f"{prefix}{i}"
         try:
             fields = read_fields(item)
             frames += _block_frames(fields, block)
         except (BadRequest, *UNREADABLE) as error:
-            frames.append(_lost("unreadable_block", f"content.{i}", f"left out: {str(error)[:200]}"))
+            frames.append(lost("unreadable_block", f"content.{i}", f"left out: {str(error)[:200]}"))
     return frames
 
 
@@ -88,7 +88,8 @@ def _items_of(content: msgspec.Raw) -> list[msgspec.Raw]:
             return read_items(content)
 
 
-def _lost(kind: str, where: str, what: str, *, reaches_ended: bool = False) -> Lost:
+def lost(kind: str, where: str, what: str, *, reaches_ended: bool = False) -> Lost:
+    """A call is open until its `content_block_stop`, so blocks that have ended miss nothing."""
     return Lost(Repair(kind, where, what), reaches_ended)
 
 

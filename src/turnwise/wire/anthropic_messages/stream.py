@@ -28,7 +28,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.anthropic_messages.body import body_frames, content_frames, explanation_of
+from turnwise.wire.anthropic_messages.body import body_frames, content_frames, explanation_of, lost
 from turnwise.wire.anthropic_messages.endings import UsageTally, read_finish
 from turnwise.wire.anthropic_messages.events import (
     CONTENT_EVENTS,
@@ -205,7 +205,7 @@ class MessagesStreamDecoder:
         if not self._seen and kind == "message_start":
             self._constant = name
         if name != kind and name and name != self._constant:
-            frames.append(_lost("unreadable_event", name, f"its type is another: {printable(kind)}"))
+            frames.append(lost("unreadable_event", name, f"its type is another: {printable(kind)}"))
         match kind:
             case "content_block_delta":
                 self._delta(event, source, frames)
@@ -293,7 +293,7 @@ class MessagesStreamDecoder:
     def _delta(self, event: Event, source: bytes, frames: list[Frame]) -> None:
         delta = event.delta
         if delta is None:
-            frames.append(_lost("unreadable_event", "content_block_delta", "it brings no piece"))
+            frames.append(lost("unreadable_event", "content_block_delta", "it brings no piece"))
             return
         index = self._last_index if event.index is None else event.index
         kind = delta.type or _kind_of(delta)
@@ -305,7 +305,7 @@ class MessagesStreamDecoder:
             and getattr(delta, key) is None
             and not _says_null(source, key)
         ):
-            frames.append(_lost("unreadable_event", f"block {index}", f"a delta without its `{key}`"))
+            frames.append(lost("unreadable_event", f"block {index}", f"a delta without its `{key}`"))
         match kind:
             case "text_delta":
                 if delta.text:
@@ -326,7 +326,7 @@ class MessagesStreamDecoder:
             case "compaction_delta":
                 self._compaction(index, delta)
             case None:
-                frames.append(_lost("unreadable_event", f"block {index}", "a delta without a kind and a piece"))
+                frames.append(lost("unreadable_event", f"block {index}", "a delta without a kind and a piece"))
             case _:
                 return  # a delta of a kind that did not exist when this was written
 
@@ -336,7 +336,7 @@ class MessagesStreamDecoder:
             opened.take_deltas()
             if opened.is_item:
                 if has_lone_surrogate(piece):
-                    frames.append(_lost("lone_surrogate", f"block {index}", "half of a character in an item's input"))
+                    frames.append(lost("lone_surrogate", f"block {index}", "half of a character in an item's input"))
                 opened.pieces.append(whole_text(piece))
                 return
         frames.append(ToolCallDelta(block=block, arguments=piece))
@@ -354,7 +354,7 @@ class MessagesStreamDecoder:
         if (delta.type or _kind_of(delta)) == "input_json_delta":
             # The block that ended without a piece may have ended too early.
             what = "a piece of a call came, and the call's beginning did not"
-            frames.append(_lost("start_missing", f"block {index}", what, reaches_ended=index in self._silent))
+            frames.append(lost("start_missing", f"block {index}", what, reaches_ended=index in self._silent))
         return self._name(index)
 
     def _name(self, index: int) -> str:
@@ -380,7 +380,7 @@ class MessagesStreamDecoder:
         # A call whose place is taken before its first piece and its end: the pieces that come may be either one's.
         opened = self._open.get(index)
         was_waiting = opened is not None and not opened.is_item and opened.held == ""
-        mixed = _lost("index_reused", f"block {index}", "a second block began in the place of an open call")
+        mixed = lost("index_reused", f"block {index}", "a second block began in the place of an open call")
         frames += [mixed] if was_waiting else []
         if index in self._names:
             self._stop_block(index, frames)
@@ -404,7 +404,7 @@ class MessagesStreamDecoder:
                 frames.append(ToolCallDelta(block=block, id=id, name=name))
                 _tell_rest(fields, TOOL_USE_KEYS, block, frames)
                 if name is None:
-                    frames.append(_lost("unreadable_event", f"block {index}", "a call without a name"))
+                    frames.append(lost("unreadable_event", f"block {index}", "a call without a name"))
                 frames += [mixed] if was_waiting else []
             case _:
                 held = {key: raw.copy() for key, raw in fields.items()}
@@ -412,7 +412,7 @@ class MessagesStreamDecoder:
                 if not _grows(fields):
                     self._tell_item(opened, frames)
         if plain is None:
-            frames.append(_lost("unreadable_event", f"block {index}", "its text cannot be read"))
+            frames.append(lost("unreadable_event", f"block {index}", "its text cannot be read"))
 
     def _is_repeated(self, index: int, fields: Fields) -> bool:
         """Whether the start of a call came twice: the same id and name again, before the call's first piece."""
@@ -489,7 +489,7 @@ class MessagesStreamDecoder:
         for fields in found:
             self._read_loosely(fields, name, frames, damage=damage)
         if reading.has_field and found and not self._glues:
-            frames.append(_lost("glued_json", where, LINE_END_LOST))
+            frames.append(lost("glued_json", where, LINE_END_LOST))
         if (reading.rest or not found) and not self._is_over:
             left = payload if is_too_long(payload) else reading.text
             left = left if name in PINGS else reading.rest or left
@@ -507,17 +507,17 @@ class MessagesStreamDecoder:
         except UNREADABLE:
             known = loose.type is None or name in CONTENT_EVENTS or loose.type in CONTENT_EVENTS
             if known:  # else new event types may come at any time, with fields of their own
-                frames.append(_lost("unreadable_event", where, f"left out: {printable(loose.source)}"))
+                frames.append(lost("unreadable_event", where, f"left out: {printable(loose.source)}"))
             return
         if loose.has_whole_input and isinstance(piece := frames[-1], ToolCallDelta):
             frames[-1] = msgspec.structs.replace(piece, whole=True)
         if loose.is_torn and loose.type not in HARMLESS_EVENTS:
-            frames.append(_lost("lone_surrogate", where, "half of a surrogate pair became a replacement character"))
+            frames.append(lost("lone_surrogate", where, "half of a surrogate pair became a replacement character"))
         if damage and loose.type not in HARMLESS_EVENTS:
-            frames.append(_lost(damage, where, DAMAGES[damage]))
+            frames.append(lost(damage, where, DAMAGES[damage]))
         if loose.skipped:
             names = ", ".join([f"`{field}`" for field in loose.skipped])
-            frames.append(_lost("unreadable_event", where, f"no text can be read from {names}"))
+            frames.append(lost("unreadable_event", where, f"no text can be read from {names}"))
 
     def _leave_out(self, text: bytes | str, name: str, frames: list[Frame], *, is_json: bool) -> None:
         """Tell of an event that is no JSON, or no object of it. Its name may say that it was no content; not if a blank line
@@ -559,11 +559,6 @@ def _kind_of(delta: Delta) -> str | None:
     """The kind of a delta that does not say it, by what it brings."""
     said = (("text", delta.text), ("input_json", delta.partial_json), ("thinking", delta.thinking))
     return next((f"{kind}_delta" for kind, piece in said if piece is not None), None)
-
-
-def _lost(kind: str, where: str, what: str, *, reaches_ended: bool = False) -> Lost:
-    """A call is open until its `content_block_stop`, so blocks that have ended miss nothing."""
-    return Lost(Repair(kind, where, what), reaches_ended)
 
 
 def _mended(kind: str, where: str, what: str) -> Mended:

@@ -14,7 +14,7 @@ from turnwise.wire.healing import check_utf8
 from turnwise.wire.json_fields import LONG_BYTES, NOTHING, UNREADABLE
 from turnwise.wire.limits import Limits
 from turnwise.wire.long_events import COUNTED_BYTES
-from turnwise.wire.repeated_chunks import Alike
+from turnwise.wire.repeated_chunks import LEARN_FROM, MISS_COST, START, Alike
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, check_event, too_long
 
 # The fast ways through a stream of Gemini's. `chunk_reader.py` reads every chunk alone: read it first.
@@ -26,11 +26,6 @@ from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, check_event, too
 # |---|---|---|
 # | usual | a chunk of one part with more of the text or call under way, and usage | the fields that it refuses |
 # | alike | chunks that differ from a usual one in nothing but its piece (`wire/repeated_chunks.py`) | decoding the rest of them |
-
-
-MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
-START = MISS_COST * 2  # chunks that count as usual from the first: looking for them has to pay
-LEARN_FROM = START + 4  # a response that is over after a few chunks is not worth learning how they are written
 
 
 class UsualCall(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):

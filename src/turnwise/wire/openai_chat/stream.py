@@ -27,7 +27,7 @@ from turnwise.wire.openai_chat.chunk_reader import ChunkReader
 from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, is_there, objects, read_loosely
 from turnwise.wire.openai_chat.faults import decode_error_event
 from turnwise.wire.profiles import Profile
-from turnwise.wire.repeated_chunks import Alike
+from turnwise.wire.repeated_chunks import LEARN_FROM, MISS_COST, START, Alike
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, SseRun
 
 # The fast ways through a Chat Completions stream. `stream.py` and `chunk_reader.py` read every stream alone: read them first.
@@ -39,11 +39,6 @@ from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, SseRun
 # |---|---|---|
 # | usual | a chunk of one choice with texts, reasoning or calls under way, and nothing else | the fields that it refuses |
 # | alike | chunks that differ from a usual one in nothing but its piece (`wire/repeated_chunks.py`) | decoding the rest of them |
-
-
-MISS_COST = 4  # a chunk that is not usual costs about what four usual ones save
-START = MISS_COST * 2  # chunks that count as usual from the first: looking for them has to pay
-LEARN_FROM = START + 4  # a response that is over after a few chunks is not worth learning how they are written
 
 
 class UsualFunction(msgspec.Struct, gc=False):

@@ -11,73 +11,41 @@ from turnwise.wire.openai_responses.response import ResponsesStreamEncoder, deco
 from turnwise.wire.openai_responses.stream import ResponsesStreamDecoder
 
 LOSSES = (
+    Loss("`stop`, `seed`, `reasoning_tokens`", "request", "left out: the API has no such fields"),
+    Loss("`is_error` of a tool result", "request", "left out; the text says what failed"),
+    Loss("tool name in a result whose call is not in the request", "request", "an empty name"),
+    Loss("arguments of a call that is not complete", "request", "`{}`"),
+    Loss("name of an image, or of a file by URL or id", "request", "left out"),
+    Loss("missing name of a file that is sent as data", "request", "`file`: the API insists on a name"),
+    Loss("media type of a file by URL or id", "request", "`image/*` or `application/octet-stream`"),
+    Loss("files in an assistant message", "request", "left out"),
     Loss(
-        what="`stop`, `seed`, `reasoning_tokens`", direction="request", becomes="left out: the API has no such fields"
+        "reasoning without encrypted content and without raw content, if the API does not store responses",
+        "request",
+        "left out: the API answers 404 to a reference that it did not store",
     ),
-    Loss(what="`is_error` of a tool result", direction="request", becomes="left out; the text says what failed"),
-    Loss(what="tool name in a result whose call is not in the request", direction="request", becomes="an empty name"),
-    Loss(what="arguments of a call that is not complete", direction="request", becomes="`{}`"),
-    Loss(what="name of an image, or of a file by URL or id", direction="request", becomes="left out"),
+    Loss("refusals and citations in parts without an item id", "request", "plain text of the assistant"),
+    Loss("citations of another family, and citations in a user's text", "both", "left out"),
+    Loss("assistant messages, or tool messages, that follow each other", "request", "one message"),
+    Loss("a system message before all other messages", "request", "an entry of `Request.system`"),
+    Loss("empty messages", "request", "left out"),
+    Loss("parts of an assistant message without an item id", "response", "turnwise makes up the ids"),
+    Loss("an item id that comes after the first piece of its part", "response", "the id that is already written"),
+    Loss("order of server-side items that run at the same time", "response", "the order in which they ended"),
+    Loss("tool choice and `parallel_tool_calls` without tools", "request", "left out"),
     Loss(
-        what="missing name of a file that is sent as data",
-        direction="request",
-        becomes="`file`: the API insists on a name",
+        "finish reasons `pause`, `refusal` and `tool_calls`",
+        "response",
+        "`completed`; decoding finds the reason in the items",
     ),
+    Loss("finish reason `cut`", "response", "`incomplete` without a reason"),
     Loss(
-        what="media type of a file by URL or id", direction="request", becomes="`image/*` or `application/octet-stream`"
+        "free-form tools, calls and results, if the endpoint does not take them",
+        "request",
+        "JSON with one string parameter `input`",
     ),
-    Loss(what="files in an assistant message", direction="request", becomes="left out"),
-    Loss(
-        what="reasoning without encrypted content and without raw content, if the API does not store responses",
-        direction="request",
-        becomes="left out: the API answers 404 to a reference that it did not store",
-    ),
-    Loss(
-        what="refusals and citations in parts without an item id",
-        direction="request",
-        becomes="plain text of the assistant",
-    ),
-    Loss(what="citations of another family, and citations in a user's text", direction="both", becomes="left out"),
-    Loss(
-        what="assistant messages, or tool messages, that follow each other", direction="request", becomes="one message"
-    ),
-    Loss(
-        what="a system message before all other messages", direction="request", becomes="an entry of `Request.system`"
-    ),
-    Loss(what="empty messages", direction="request", becomes="left out"),
-    Loss(
-        what="parts of an assistant message without an item id",
-        direction="response",
-        becomes="turnwise makes up the ids",
-    ),
-    Loss(
-        what="an item id that comes after the first piece of its part",
-        direction="response",
-        becomes="the id that is already written",
-    ),
-    Loss(
-        what="order of server-side items that run at the same time",
-        direction="response",
-        becomes="the order in which they ended",
-    ),
-    Loss(what="tool choice and `parallel_tool_calls` without tools", direction="request", becomes="left out"),
-    Loss(
-        what="finish reasons `pause`, `refusal` and `tool_calls`",
-        direction="response",
-        becomes="`completed`; decoding finds the reason in the items",
-    ),
-    Loss(what="finish reason `cut`", direction="response", becomes="`incomplete` without a reason"),
-    Loss(
-        what="free-form tools, calls and results, if the endpoint does not take them",
-        direction="request",
-        becomes="JSON with one string parameter `input`",
-    ),
-    Loss(what="repairs, and the explanation of the finish", direction="response", becomes="left out"),
-    Loss(
-        what="files in a response",
-        direction="response",
-        becomes="left out: this API gives generated images as server-side items",
-    ),
+    Loss("repairs, and the explanation of the finish", "response", "left out"),
+    Loss("files in a response", "response", "left out: this API gives generated images as server-side items"),
 )
 
 
