@@ -414,8 +414,9 @@ class _Sending:
             return chunk
         except _network_errors() as error:
             error.__traceback__ = None  # the body holds the error, and with its frames the whole request
-            # aiohttp (3.14) raises first, and has no public way to the bytes that it holds.
-            if held := content._read_nowait(-1):  # pyright: ignore[reportPrivateUsage]
+            from turnwise.endpoints.bounded_connector import held_bytes
+
+            if held := held_bytes(content):
                 return held
             raise ProviderFault(_fault_of(error, self._request, before_head=False)) from None
 

@@ -1,5 +1,9 @@
 """Connections that end when a server sends heads without end, that tell a reader when the body's framing breaks, and that serve
-a second request only where the server keeps them. Imported with the first request."""
+a second request only where the server keeps them. Imported with the first request.
+
+This module alone uses private parts of aiohttp; `tests/endpoints/test_private_parts.py` names them, and fails where a new version
+moves one. What they save: `resume_reading` 0.8 us of 3.6 a chunk, `pump` a task and a pass of the event loop for each chunk.
+"""
 
 import asyncio
 import functools
@@ -313,6 +317,11 @@ class BoundedHandler(ResponseHandler):
                 self._body = data[1]
                 self._coding = ChunkedCoding() if data[0].chunked and data[0].code >= _FINAL else None
             super().feed_data(data, size)
+
+
+def held_bytes(body: StreamReader) -> bytes:
+    """What came before the body failed. aiohttp (3.14) raises first, and has no public way to the bytes that it holds."""
+    return body._read_nowait(-1)  # pyright: ignore[reportPrivateUsage]
 
 
 class BoundedConnector(TCPConnector):

@@ -2,6 +2,8 @@
 
 uvicorn has one deadline, between two requests. httptools keeps a header, a trailer and the extension of a chunk in memory until
 its line ends, however long it is. What is refused here has no application yet, so the error is written by hand.
+
+This module alone uses private parts of uvicorn; `tests/endpoints/test_private_parts.py` names them.
 """
 
 import asyncio
