@@ -16,7 +16,7 @@ copy of the tree, in a process with limits of time and memory. Each mutant is on
 mutant survives that is not listed. `--draft` writes such mutants down in that form, without reasons. Ctrl-C ends the run with
 what it has found; `--resume` goes on from there. Which test runs which line is recorded once for each state of `src` and `tests`,
 and kept in the user's cache folder (XDG_CACHE_HOME, else ~/.cache), as are the outcomes.
-Needs the group `mutation`: uv sync --inexact --group mutation
+Needs the group `mutation`: uv pip install --constraint requirements-dev.lock --group mutation
 """
 
 import argparse
@@ -91,7 +91,10 @@ def main() -> int:
     try:
         import mutants_made
     except ModuleNotFoundError as missing:
-        print(f"mutants: `{missing.name}` is not installed: uv sync --inexact --group mutation", file=sys.stderr)
+        print(
+            f"mutants: `{missing.name}` is not installed: uv pip install -c requirements-dev.lock --group mutation",
+            file=sys.stderr,
+        )
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as with Ctrl-C: no process of ours is left
     began = time.monotonic()

@@ -346,3 +346,17 @@ def test_the_pages_list_every_extra() -> None:
         for extra in group.split(",")
     }
     assert {one for one in named if one[1] not in listed} == set()
+
+
+def test_the_lock_file_has_a_version_of_every_package_and_names_no_host() -> None:
+    """requirements-dev.lock fits the bounds of pyproject.toml, its groups included, and scripts/check installs by it."""
+    text = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
+    locked = {normal(one.name): one for one in map(Requirement, text.splitlines())}
+    assert not re.search(r"://|^-|@", text, re.MULTILINE) and all(len(one.specifier) == 1 for one in locked.values())
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"].values()
+    for lines in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values(), *groups):
+        for wanted in map(Requirement, lines):
+            if normal(wanted.name) != "turnwise":
+                (pinned,) = locked[normal(wanted.name)].specifier
+                assert pinned.operator == "==" and wanted.specifier.contains(pinned.version), wanted
+    assert "--constraint requirements-dev.lock" in (ROOT / "scripts" / "check").read_text(encoding="utf-8")
