@@ -20,11 +20,11 @@ PURE = {"vocab", "errors", "wire", "assembly", "rules", "turn", "relay"}
 # What a pure room may take from outside: values, parsing, collections. No clock, socket, randomness or logging.
 PURE_LIBRARIES = set(
     """__future__ base64 binascii bisect codecs collections copy dataclasses decimal difflib email enum fractions functools
-    hashlib heapq html importlib itertools json jsonschema_rs keyword math msgspec operator re string struct textwrap
+    hashlib heapq html importlib itertools json jsonschema_rs keyword math msgspec operator pkgutil re string struct textwrap
     tomllib types typing unicodedata urllib zlib""".split()
 )
 TOUCHES_THE_OUTSIDE = {"open", "print", "input", "exec", "eval", "__import__"}
-ONLY_WIRE = {"importlib", "tomllib", "email", "urllib"}
+ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
@@ -38,7 +38,7 @@ NODES = {
     "journal": 20_200,
     "lab": 40_800,
     "relay": 19_400,
-    "replay": 8_100,
+    "replay": 8_600,
     "rules": 36_800,
     "running": 19_000,
     "settings": 6_800,
@@ -47,7 +47,7 @@ NODES = {
     "testing": 5_000,
     "tools": 49_900,
     "turn": 28_700,
-    "vocab": 6_200,
+    "vocab": 5_700,
     "wire": 74_700,
     "workers": 6_200,
 }

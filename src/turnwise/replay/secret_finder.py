@@ -24,8 +24,8 @@ from turnwise.endpoints.key_hiding import (
     plain,
     plain_spans,
 )
+from turnwise.replay.key_rules import keys_in
 from turnwise.replay.stand_ins import StandIns, can_be_replaced, spelled_alike
-from turnwise.vocab.key_shapes import keys_in
 
 # Keys that stand in a text only encoded: in base64 (a Kubernetes Secret, the login in Docker's config) or in hex.
 #
@@ -45,7 +45,9 @@ def encoded_keys_in(text: str, *, known: Container[str] = ()) -> list[str]:
     for pattern, read in ((_HEX, _from_hex), (_BASE64, _from_base64)):
         for run in pattern.finditer(text):
             written = _SPACE.sub("", run[0][:LONGEST_RUN])
-            if any(private_keys_in(one) or any(key not in known for _, key in keys_in(one)) for one in read(written)):
+            if any(
+                private_keys_in(one) or any(key not in known for _, key in _secrets_in(one)) for one in read(written)
+            ):
                 found.append(written)
     return found
 
@@ -166,11 +168,12 @@ JSON_LEVELS = 3  # JSON text in JSON text in JSON text
 SHORTEST_PASSWORD = 10  # sought elsewhere, too: `postgres` is a password in many an address, and a word
 # By the name before it a value is a secret, however short it is and whatever it is made of.
 _SECRET_NAME = (
-    r"(?:pass(?:word|wd|phrase)?|pwd|secret|credentials?|(?:api|access|private|account)[_-]?key"
+    r"(?:pass(?:word|wd|phrase)?|pwd|secret|credentials?"
+    r"|(?:api|(?:shared[_-]?)?access|private|account|secret|encryption|signing)[_-]?key"
     r"|(?:(?:auth|access|refresh|session|bearer|api|id)[_-]?)?token)"
 )
 _NAMED = re.compile(
-    rf"""(?i:(?<![a-z])(?:pg|db|my)?{_SECRET_NAME})
+    rf"""(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:(?:pg|db|my)?{_SECRET_NAME})
     (?:["']\s{{0,4}}:\s{{0,4}}|\s{{0,4}}(?:=>|:=|=)\s{{0,4}}|:\s{{1,4}}|(?<=--password)\s)
     (?:(?P<quote>["'`])(?P<quoted>(?:(?!(?P=quote)).){{2,200}})(?P=quote)
         |(?P<bare>[^\s"'`,;&<>(){{}}\[\]\\](?:[^\s"'`,;&<>\\]|\\(?!\\*[nrt])){{2,199}}))
@@ -229,7 +232,7 @@ class SecretFinder:
         self._learned.add(text)
         read = text
         for view in _views(text):
-            for _, key in keys_in(view.text, seams=view.seams):
+            for _, key in _secrets_in(view.text, seams=view.seams, everywhere=True):
                 if len(key) >= SHORTEST_IN_WORDS or (len(key) >= SHORTEST_PASSWORD and any(map(str.isdigit, key))):
                     self._add_key(key)
             read = view.text
@@ -314,7 +317,7 @@ class SecretFinder:
                     new=stand_in[first : first + length],
                     secret=key,
                 )
-        for start, key in (*keys_in(text, seams=view.seams), *_named_in(text)) if self._shapes else ():
+        for start, key in _secrets_in(text, seams=view.seams) if self._shapes else ():
             self._put(places, start=start, old=key, new=self._stand_ins.of(key), secret=key)
         return places
 
@@ -345,12 +348,14 @@ class SecretFinder:
         self._done.clear()
 
 
-def _named_in(text: str) -> Iterator[tuple[int, str]]:
-    """Where each value begins that the name before it calls a secret, and the value."""
+def _secrets_in(text: str, *, seams: tuple[int, ...] = (), everywhere: bool = False) -> Iterator[tuple[int, str]]:
+    """Where each secret begins, and the secret: by its shape, and by the name before it. `everywhere`: only those that are sought
+    wherever else they stand, which the value of a name need not be."""
+    yield from keys_in(text, seams=seams)
     for found in _NAMED.finditer(text):
         group = found.lastgroup or ""
         value = found[group]
-        if group != "bare" or not _NO_SECRET.match(value):
+        if group in ("header", "userinfo") or not (everywhere or (group == "bare" and _NO_SECRET.match(value))):
             yield found.start(group), value
 
 

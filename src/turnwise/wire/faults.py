@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from turnwise.vocab import Fault, FaultKind
-from turnwise.vocab.key_shapes import quoted_beginnings
 from turnwise.wire.healing import printable
 from turnwise.wire.json_fields import UNREADABLE
 
@@ -110,9 +109,10 @@ SPENT_QUOTA = (re.compile(r"exceeded your current quota", re.IGNORECASE), FaultK
 MESSAGE_CHARACTERS = 2000
 """A message is for people and for the model; OpenRouter's carries whole upstream bodies."""
 
-# A key that the answer repeats. OpenAI masks the middle of long ones by itself, with asterisks; short ones come whole.
+# A key that the answer repeats: of OpenAI and many others, Google, Groq or xAI. OpenAI masks the middle of long ones by itself,
+# with asterisks; short ones come whole.
 _KEY = re.compile(
-    rf"(key provided: )([^\s*]+?)(?=[.,]?(?:\s|$))|\b(?:{quoted_beginnings()})[A-Za-z0-9_-]{{8,}}", re.IGNORECASE
+    r"(key provided: )([^\s*]+?)(?=[.,]?(?:\s|$))|\b(?:sk-|AIza|gsk_|xai-)[A-Za-z0-9_-]{8,}", re.IGNORECASE
 )
 
 # "Please try again in 1.2s", "in 250ms", "in 2m30s": what OpenAI and Groq write into a 429's message.
