@@ -33,7 +33,7 @@ NODES = {
     "base": 7_700,
     "coding_agent": 17_600,
     "editors": 12_100,
-    "endpoints": 11_100,
+    "endpoints": 11_200,
     "gateway": 13_500,
     "journal": 20_200,
     "lab": 40_800,

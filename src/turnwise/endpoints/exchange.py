@@ -209,7 +209,8 @@ class Exchange:
     @property
     def received_bytes(self) -> int:
         """Of the body, whatever it was: what was read, not what was still on its way."""
-        read = self._streamed_bytes_so_far + self._body_bytes
+        words = None if self._reader is None else self._reader.early_words
+        read = self._streamed_bytes + self._body_bytes + (0 if words is None else words.taken_bytes)
         return read + sum(map(len, [*self._body, *self._error])) if self._body or self._error else read
 
     @property

@@ -7,11 +7,11 @@ answers and the table of `turnwise check` all come here.
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from html.entities import html5
 from types import MappingProxyType
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import msgspec
 
@@ -228,27 +228,20 @@ _Delta = TextDelta | ReasoningDelta | RefusalDelta
 START = 4  # characters of a form that are enough to wait for the rest of it; fewer begin many words
 
 
-def hide_in(value: Quote, *, scrub: Scrub, names: Iterable[str] = ()) -> Quote:
-    """The struct with all its texts scrubbed, also those of structs inside it; with `names`, those of these fields."""
+def hide_in(value: Quote, *, scrub: Scrub) -> Quote:
+    """The struct with all its texts scrubbed, also those of structs inside it."""
     changed: dict[str, object] = {}
-    for name in names or value.__struct_fields__:
+    for name in value.__struct_fields__:
         field: object = getattr(value, name)
-        hidden = _hidden(field, scrub=scrub)
+        if isinstance(field, msgspec.Struct):
+            hidden: object = hide_in(field, scrub=scrub)
+        elif isinstance(field, str):
+            hidden = scrub(field)
+        else:
+            continue
         if hidden != field:
             changed[name] = hidden
     return msgspec.structs.replace(value, **changed) if changed else value
-
-
-def _hidden(field: object, *, scrub: Scrub) -> object:
-    match field:
-        case msgspec.Struct():
-            return hide_in(field, scrub=scrub)
-        case str():
-            return scrub(field)
-        case tuple():
-            return tuple([_hidden(one, scrub=scrub) for one in cast("tuple[object, ...]", field)])
-        case _:
-            return field
 
 
 def hide_in_frames(frames: Sequence[Frame], *, scrub: Scrub) -> Sequence[Frame]:
@@ -351,16 +344,29 @@ def hide_in_words(message: Message, *, forms: tuple[str, ...]) -> Message:
     return message if same else Message(message.role, parts)
 
 
-_QUOTED = ("usage", "provider_finish", "explanation", "id", "model", "repairs", "fault")
-"""Fields of a response in which a provider may quote a key."""
-
-
 def hide_in_response(response: Response, *, scrub: Scrub, forms: tuple[str, ...]) -> Response:
     """All of it but what goes back unchanged; `forms` of the key are looked for in the model's words."""
-    message = hide_in_words(response.message, forms=forms)
-    if message is not response.message:
-        response = msgspec.structs.replace(response, message=message)
-    return hide_in(response, scrub=scrub, names=_QUOTED)
+    message, usage = hide_in_words(response.message, forms=forms), response.usage
+    if usage is not None and scrub(usage.provider) != usage.provider:
+        usage = hide_in(usage, scrub=scrub)
+    if message is not response.message or usage is not response.usage:
+        response = msgspec.structs.replace(response, message=message, usage=usage)
+
+    def hide(text: str | None) -> str | None:
+        return None if text is None else scrub(text)
+
+    quoted = [response.provider_finish, response.explanation, response.id, response.model]
+    if response.fault is None and not response.repairs and [hide(text) for text in quoted] == quoted:
+        return response
+    return msgspec.structs.replace(
+        response,
+        provider_finish=hide(response.provider_finish),
+        explanation=hide(response.explanation),
+        id=hide(response.id),
+        model=hide(response.model),
+        repairs=tuple([hide_in(repair, scrub=scrub) for repair in response.repairs]),
+        fault=None if response.fault is None else hide_in(response.fault, scrub=scrub),
+    )
 
 
 # --- fields that are known to carry no key: every other one may carry one, today or tomorrow
