@@ -37,7 +37,7 @@ NODES = {
     "gateway": 13_500,
     "journal": 20_200,
     "lab": 40_800,
-    "relay": 19_400,
+    "relay": 19_300,
     "replay": 8_600,
     "rules": 36_800,
     "running": 19_000,

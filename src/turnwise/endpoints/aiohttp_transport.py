@@ -465,7 +465,7 @@ def _fault_of(error: Exception, request: HttpRequest, *, before_head: bool) -> F
     """The exception as data. Its own text is used only where it cannot show a header: OS errors and TLS verdicts."""
     import aiohttp
 
-    from turnwise.endpoints.bounded_connector import MAX_HEADS
+    from turnwise.endpoints.bounded_connector import MAX_HEADS, TooManyHeads
 
     host = _host(request)
     match error:
@@ -484,7 +484,7 @@ def _fault_of(error: Exception, request: HttpRequest, *, before_head: bool) -> F
             kind, text = FaultKind.UNREACHABLE, f"no connection to `{host}`: {_reason(error.os_error)}"
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             kind, text = FaultKind.UNREACHABLE, f"`{host}` is no address that a request can be sent to"
-        case aiohttp.ClientResponseError() if _is_flood(error):
+        case aiohttp.ClientResponseError() if isinstance(error.__cause__, TooManyHeads):
             kind, text = FaultKind.PROTOCOL, f"`{host}` sent more than {MAX_HEADS} interim responses and no answer"
         case aiohttp.ClientResponseError():
             kind, text = FaultKind.PROTOCOL, f"`{host}` did not answer in HTTP"
@@ -507,9 +507,3 @@ def _reason(error: OSError) -> str:
     if error.errno and not isinstance(error, socket.gaierror | ssl.SSLError):  # theirs are other numbers
         return os.strerror(error.errno)
     return error.strerror or type(error).__name__
-
-
-def _is_flood(error: BaseException) -> bool:
-    from turnwise.endpoints.bounded_connector import TooManyHeads
-
-    return isinstance(error.__cause__, TooManyHeads)

@@ -475,18 +475,16 @@ class Exchange:
                 dog.expect("end of the stream", within_s=self._quiet_s, total_s=total_s)
         elif total_s is not None:
             dog.expect("next event", within_s=self._order.deadlines.idle_s, total_s=total_s)
-            self._silence = Silence(reader, dog=dog, clock=self._clock, within_s=self._left_open_s)
+            deadlines = self._order.deadlines
+            # Never zero: the silence would be looked at in every pass of the event loop.
+            within_s = max(0.01, min(deadlines.left_open_s, deadlines.idle_s))
+            self._silence = Silence(reader, dog=dog, clock=self._clock, within_s=within_s)
             self._silence.watch()
         elif reader.heard > before:
             dog.renew()
         elif self._silence is not None:
             self._silence.stir()
         self._tell(frames)
-
-    @property
-    def _left_open_s(self) -> float:
-        """Never zero: the silence would be looked at in every pass of the event loop."""
-        return max(0.01, min(self._order.deadlines.left_open_s, self._order.deadlines.idle_s))
 
     @property
     def _quiet_s(self) -> float:

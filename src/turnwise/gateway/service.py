@@ -254,7 +254,9 @@ class RelayService:
                 continue
             if fault is None or delivery.has_content or (delivery.started and not route.heal):
                 break
-            if not _may_be_anothers(fault) or self._means.clock.monotonic() >= ends_s:
+            # Another upstream may not answer where the request itself is at fault, or nothing may leave.
+            is_final = fault.kind is FaultKind.BAD_REQUEST or fault is NO_LEDGER
+            if is_final or self._means.clock.monotonic() >= ends_s:
                 break
         assert last is not None, "there is one upstream at least"
         delivery, end = last
@@ -310,11 +312,13 @@ class RelayService:
         route, endpoint, means = chosen.route, opened.endpoint, self._means
         model = chosen.name_at(opened.upstream)
         self._warn_of_end(model, opened.upstream)
+        has_dialects = relay_facts(endpoint.profile.family).has_dialects
         terms = RouteTerms(
             model=model,
             max_output_tokens=route.max_output_tokens,
             one_call_at_a_time=route.one_call_at_a_time,
-            lessons=self._lessons_of(endpoint, model=model or asked.request.model),
+            # They are about Chat Completions, and may stand at the address of another API, too.
+            lessons=self._lessons.known(endpoint, model=model or asked.request.model) if has_dialects else (),
         )
 
         def written(lessons: tuple[ServerLesson, ...]) -> UpstreamRequest:
@@ -343,7 +347,7 @@ class RelayService:
                 family=endpoint.family,
                 profile=endpoint.profile,
                 in_text=_sought(route, endpoint=endpoint, request=sent.request),
-                rewrite=written if relay_facts(endpoint.profile.family).has_dialects else None,
+                rewrite=written if has_dialects else None,
             ),
             client=ClientSide(request=asked.request, family=family(call.family), counts=not sent.adds_usage),
             rules=rules,
@@ -373,10 +377,6 @@ class RelayService:
             started=started,
             answer=answer,
         )
-
-    def _lessons_of(self, endpoint: Endpoint, *, model: str) -> tuple[ServerLesson, ...]:
-        """They are about Chat Completions, and may stand at the address of another API, too."""
-        return self._lessons.known(endpoint, model=model) if relay_facts(endpoint.profile.family).has_dialects else ()
 
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """Asked of the upstream where it counts, else estimated, which a header says."""
@@ -610,8 +610,3 @@ def _attempt_deadlines(usual: Deadlines, *, times: GatewayDeadlines, streams: bo
         "total_s": None if streams else times.whole_s,
     }
     return msgspec.structs.replace(usual, **{name: value for name, value in own.items() if value is not None})
-
-
-def _may_be_anothers(fault: Fault) -> bool:
-    """Whether another upstream may answer: not where the request itself is at fault, or nothing may leave."""
-    return fault.kind is not FaultKind.BAD_REQUEST and fault is not NO_LEDGER

@@ -240,8 +240,10 @@ class Deviations:
         if not frames:
             self._take_silent(event)
             return
-        if self._facts.finish_is_last and self._finish is not None and not SAYING.isdisjoint(map(type, frames)):
-            self._note_behind_finish()
+        is_late = self._facts.finish_is_last and self._finish is not None and not self._spoke_late
+        if is_late and not SAYING.isdisjoint(map(type, frames)):  # told once: a client may run its calls at the reason
+            self._spoke_late = True
+            self._note("goes_on_after_finish", "response", "words or calls came behind the finish reason")
         for frame in frames:
             match frame:
                 case ToolCallDelta():
@@ -328,12 +330,6 @@ class Deviations:
             self._note(kind, "response", "the finish reason is the one for answers, and there are calls")
         if self._mark and not self._has_ended:
             self._note("end_mark_missing", "stream", f"`{self._mark.decode()}` did not come")
-
-    def _note_behind_finish(self) -> None:
-        """Once. A client may run its calls when the reason comes."""
-        if not self._spoke_late:
-            self._spoke_late = True
-            self._note("goes_on_after_finish", "response", "words or calls came behind the finish reason")
 
     def _note_once(self, kind: str, call: _SeenCall, what: str) -> None:
         if kind not in call.told:

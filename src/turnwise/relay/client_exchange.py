@@ -289,7 +289,7 @@ class Relay:
             return self._took_anew(self._broke, reply, fault)
         if fault is None and reply is not None:
             fault = reply.fault or (LOST_PIECE if reply.lost else None)
-        if fault is None and reply is not None and (_is_nothing(reply) or self._broke_off(reply)):
+        if fault is None and reply is not None and self._broke_off(reply):
             fault = BROKE_OFF
         if fault is not None and not self.has_content:
             return self._again(fault, waited_s=waited_s, jitter=jitter)
@@ -313,8 +313,12 @@ class Relay:
         return cut
 
     def _broke_off(self, reply: Response) -> bool:
-        """Whether it ended without a word, and no limit is the likelier reason."""
-        if reply.finish is not FinishReason.CUT or has_end_mark(reply):
+        """Whether it ended before it said a word, or without saying why, and no limit is the likelier reason."""
+        if reply.finish is not FinishReason.CUT:
+            return False
+        if not reply.message.parts and not reply.is_closed:
+            return True
+        if has_end_mark(reply):
             return False
         cut = self._cut_of(reply)
         limit_tokens = self._sent.request.settings.max_output_tokens
@@ -578,8 +582,3 @@ def as_for_another(response: Response) -> Response:
     if finish is FinishReason.REFUSAL and not refusal_of(response.message):
         finish = FinishReason.CONTENT_FILTER
     return msgspec.structs.replace(response, finish=finish, provider_finish=None)
-
-
-def _is_nothing(reply: Response) -> bool:
-    """Whether it broke off before it said a word."""
-    return reply.finish is FinishReason.CUT and not reply.message.parts and not reply.is_closed

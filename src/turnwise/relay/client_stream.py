@@ -116,7 +116,8 @@ class ClientStream:
         self._passes = passes and not rewrites
         self._heals = heals or rewrites
         self._reads = self._facts.client_reading()
-        self._hides_empty = not passes or self._facts.object_arguments
+        # A call without arguments stands for one with `{}`, so a cut in it would not show.
+        self.hides_empty = not passes or self._facts.object_arguments
         self._counts = counts
         self._shown = Shown(final_wins=self._facts.final_wins)
         self._agreement = Agreement(
@@ -136,11 +137,6 @@ class ClientStream:
         self._is_torn = False  # what follows was no event on the wire
         self._misses = False  # something that such events should have said
         self.fault: Fault | None = None  # with which it ended
-
-    @property
-    def hides_empty(self) -> bool:
-        """Whether a call without arguments stands for one with `{}`, so that a cut in it would not show."""
-        return self._hides_empty
 
     @property
     def has_content(self) -> bool:
@@ -173,7 +169,7 @@ class ClientStream:
             if self._was_usual:
                 return raw
         self._waits = self._waits or not _LAST_WORDS.isdisjoint(map(type, healed))
-        if self._waits or _may_be_last(healed, empty_too=self._hides_empty) or (self._held and not frames):
+        if self._waits or _may_be_last(healed, empty_too=self.hides_empty) or (self._held and not frames):
             self._held.append(_Held(raw, tuple(frames), tuple(healed)))
             return b""
         if not self._held:
@@ -294,7 +290,7 @@ class ClientStream:
         if self._has_unhealed:
             return self.fail(BROKE_OFF) if self._misses else b""
         held, self._held = self._held, []
-        whole = without_hidden_cuts(response, empty_too=self._hides_empty)
+        whole = without_hidden_cuts(response, empty_too=self.hides_empty)
         if self._passes and not is_altered and whole is response and self._ends_as_it_came(held, response):
             self._is_over = True
             return self._pass_end(held)
@@ -345,8 +341,9 @@ class ClientStream:
     def _pass_end(self, held: Sequence[_Held]) -> bytes:
         mark, last = self._facts.end_mark, self._facts.last_event
         held = _until_end(held, mark=mark)
-        out = b"".join([one.raw for one in held if self._counts or not _only_counts(one.healed)])
-        out = self._flush() + out
+        # Events that only count are for clients that asked for it.
+        told = [one.raw for one in held if self._counts or {*map(type, one.healed)} != {UsageReported}]
+        out = b"".join([self._flush(), *told])
         return out if any(mark in one.raw for one in held) else out + last
 
     # -- written anew ------------------------------------------------------------------------------------------------
@@ -403,9 +400,11 @@ def _still_true(held: Sequence[_Held], *, left_out: set[str], is_altered: bool) 
     for frame in [frame for one in held for frame in one.healed]:
         if type(frame) is Lost:
             break  # what follows has a hole before it: the whole response says it
-        id = frame.id if isinstance(frame, ToolCallDelta) else _call_id(frame)
-        if id in left_out and isinstance(frame, ToolCallDelta | PartDone):
-            gone.add(frame.block)
+        match frame:
+            case ToolCallDelta(id=str(id), block=block) | PartDone(part=ToolCall(id=id), block=block) if id in left_out:
+                gone.add(block)
+            case _:
+                pass
         if type(frame) in (Finished, UsageReported, Faulted) or getattr(frame, "block", "") in gone:
             continue
         if is_altered and type(frame) in (BlockEnded, PartDone):
@@ -434,10 +433,6 @@ def _until_end(held: Sequence[_Held], *, mark: bytes) -> list[_Held]:
         if has_finished and mark and mark in one.raw:
             break
     return kept
-
-
-def _call_id(frame: Frame) -> str | None:
-    return frame.part.id if isinstance(frame, PartDone) and isinstance(frame.part, ToolCall) else None
 
 
 def untrue_end(response: Response) -> Fault | None:
@@ -477,7 +472,3 @@ def _finished(response: Response, held: Sequence[_Held]) -> Finished:
 
 def _is_noise(frame: Frame) -> bool:
     return isinstance(frame, CallForming) or (isinstance(frame, Mended) and frame.repair.kind == NOISE)
-
-
-def _only_counts(healed: Sequence[Frame]) -> bool:
-    return bool(healed) and all(isinstance(frame, UsageReported) for frame in healed)

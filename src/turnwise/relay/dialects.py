@@ -164,11 +164,14 @@ def fit_calls(request: Request, *, target: FamilyName) -> Request:
     Anthropic's API with the tools that its history calls: it refuses calls of tools that are not there."""
     request, facts = _with_own_ids(request), relay_facts(target)
     most = facts.most_id
-    if most is not None and any(len(id_of(part)) > most for message in request.messages for part in message.parts):
-        request = replace(request, messages=tuple([_with_short_ids(message, most) for message in request.messages]))
+    parts = [part for message in request.messages for part in message.parts]
+    if most is not None and any(len(id_of(part)) > most for part in parts):
+        short = [
+            Message(one.role, tuple([_with_short_id(part, most) for part in one.parts])) for one in request.messages
+        ]
+        request = replace(request, messages=tuple(short))
     if not facts.wants_called_tools or request.tools:
         return request
-    parts = [part for message in request.messages for part in message.parts]
     names = dict.fromkeys([part.name for part in parts if isinstance(part, ToolCall | ToolResult) and part.name])
     if not names:
         return request
@@ -204,10 +207,6 @@ def _with_own_ids(request: Request) -> Request:
             parts.append(part)
         messages.append(Message(message.role, tuple(parts)))
     return replace(request, messages=tuple(messages))
-
-
-def _with_short_ids(message: Message, most: int) -> Message:
-    return Message(message.role, tuple([_with_short_id(part, most) for part in message.parts]))
 
 
 def _with_short_id(part: Part, most: int) -> Part:

@@ -300,14 +300,12 @@ class Crossing:
             self._refuse(f"{where}.file", because="the file's address is another provider's: send the file itself")
         if role == "assistant" and not self._target.assistant_files:
             self._leave_out(f"{where}.file", "the API takes no files from an assistant")
-        elif not self._takes(file):
+        elif not takes_file(file, self._profile) or (
+            file.media_type.startswith(("audio/", "video/")) and not self._target.hears
+        ):
             self._leave_out(f"{where}.file", "the upstream takes no such files; a line of text stands in its place")
         elif file.name is not None and not self._names(file):
             self._leave_out(f"{where}.file.name")
-
-    def _takes(self, file: File) -> bool:
-        is_heard = file.media_type.startswith(("audio/", "video/"))
-        return takes_file(file, self._profile) and (self._target.hears or not is_heard)
 
     def _names(self, file: File) -> bool:
         """Whether the file's name goes along: of a document that comes itself."""
