@@ -59,6 +59,10 @@ APART = {
     ("rules/git_commands.py:_SHOWING", "rules/read_only_commands.py:_GIT_TEXTS"): "which words of theirs are text",
     ("rules/read_only_commands.py:_GIT", "rules/read_only_commands.py:_GIT_TEXTS"): "which words of theirs are text",
     (
+        "tools/shell_judge/word_spelling.py:_SIMPLE",
+        "endpoints/key_hiding.py:_SHORT",
+    ): "escapes of JSON, in which a provider quotes a key",
+    (
         "tools/shell_judge/grammar.py:TOKENS",
         "rules/permissions.py:_OPERATORS",
     ): "it is the grammar's own, by a test",
