@@ -3,6 +3,7 @@
 Usage: python scripts/draw_tables.py     (tests/test_docs.py checks that they are up to date)
 """
 
+import ast
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import click
+import msgspec
 
 from turnwise.agent.agent_groups import GROUP_OF, written_in_group
 from turnwise.coding_agent.options import NAMES_A_MODEL
@@ -24,6 +26,8 @@ from turnwise.lab.endpoint_check.rule_probes import (
     row_fields,
 )
 from turnwise.lab.endpoint_check.shapes import MEANINGS, ORDER, WEIGHTS
+from turnwise.lab.families.family import LabFamily
+from turnwise.lab.strict.verdicts import FamilyJudge
 from turnwise.relay.breaches import BREACHES, COMMON_SOURCES, Whose, breach_of
 from turnwise.rules.last_step import OUTCOMES
 from turnwise.settings.options import OptionRow, rows, rows_from
@@ -32,7 +36,7 @@ from turnwise.terminal.compare import command as compare
 from turnwise.wire import family as registry
 from turnwise.wire.family import Family
 from turnwise.wire.profiles import MARK_WAYS, CacheWay, Profile, builtin_profiles
-from turnwise.wire.relay_facts import FieldRule, relay_facts
+from turnwise.wire.relay_facts import FieldRule, RelayFacts, relay_facts
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -528,8 +532,95 @@ def reached(room: str, *, uses: dict[str, set[str]]) -> set[str]:
     return uses[room] | {deep for one in uses[room] for deep in reached(one, uses=uses)}
 
 
+EXAMPLE = "anthropic_messages"  # the family that the page shows
+
+
+def add_a_family() -> str:
+    """How a further family comes in: the files of one that is there, and what each record of it must say."""
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    takes_all = [
+        path for path in tests if re.search(r"import .*\b(MODULES|JUDGES)\b", path.read_text(encoding="utf-8"))
+    ]
+    lines = [
+        "# Add an API family",
+        DRAWN.replace("change the data", "change the script or the code"),
+        "An API family is a wire format, such as `openai_chat`. What turnwise knows of one stands in three places: a folder in",
+        "`wire`, a module in `lab/strict`, a module in `lab/families`. The lab's modules import nothing of `wire`, so they can",
+        f"judge it. Go in this order, with `{EXAMPLE}` as the example. `NAME` is the name of the new family.",
+        "",
+        "## 1. The judge: `lab/strict/NAME.py`",
+        "Write what the real API refuses, with its status and its words. Each check names its source: a recorded refusal, the",
+        "API's documentation, or a public report. The module ends with `JUDGE`. Add the module to the list in",
+        "`lab/strict/__init__.py`.",
+        "",
+        "## 2. The lab's other half: `lab/families/NAME.py`",
+        "Write how a request is read, how an answer is played, and what a naive and a strict client make of a stream. The module",
+        "ends with `FAMILY`. Add the module to the list in `lab/families/__init__.py`.",
+        "",
+        "## 3. The format: `wire/NAME/`",
+        "Write bytes to frames and requests to bytes. The folder exports `FAMILY`; its `relay_facts.py` has `RELAY_FACTS`, which",
+        "only the gateway loads. Add the name to `FamilyName` in `wire/profiles.py`, and the folder to `MODULES` in",
+        "`wire/family.py`. A row with the family's own name in `wire/profiles.toml` is for endpoints that a user gives by",
+        "their address; each provider gets a row of its own.",
+        "",
+        f"The files of `wire/{EXAMPLE}`:",
+        "",
+        *table(("file", "what it does"), [(f"`{path.name}`", first_sentence(path)) for path in FAMILY_FILES]),
+        "",
+        "What each record must say. Its other fields have defaults; comments beside the fields tell what they mean.",
+        "",
+        *table(
+            ("record", "stands in", "must say"), [(f"`{one.__name__}`", place, needed(one)) for one, place in RECORDS]
+        ),
+        "",
+        "## 4. What still names families",
+        "These modules stand outside the three places and name a family. Look whether the new one belongs there, too:",
+        ", ".join([f"`{path.relative_to(SOURCE).as_posix()}`" for path in naming_families()]) + ".",
+        "",
+        "## 5. The tests",
+        "These take the families from the code:",
+        ", ".join([f"`{path.relative_to(ROOT).as_posix()}`" for path in takes_all]) + ".",
+        "",
+        f"Others have a list or a body of each family. Find them with `grep -rl {EXAMPLE} tests`. Each family also has tests of",
+        f"its own streams, requests, faults and losses: `tests/wire/test_{EXAMPLE}_*.py` are those of the example.",
+        "",
+        "Then draw the pages anew: `python scripts/draw_tables.py`, `python scripts/draw_reference.py`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+FAMILY_FILES = sorted((SOURCE / "wire" / EXAMPLE).glob("*.py"))
+RECORDS: tuple[tuple[type[msgspec.Struct], str], ...] = (
+    (FamilyJudge, "`lab/strict/NAME.py`"),
+    (LabFamily, "`lab/families/NAME.py`"),
+    (Family, "`wire/NAME/__init__.py`"),
+    (RelayFacts, "`wire/NAME/relay_facts.py`"),
+)
+
+
+def needed(record: type[msgspec.Struct]) -> str:
+    """The fields of a record that have no default."""
+    return ", ".join([f"`{field.name}`" for field in msgspec.structs.fields(record) if field.required])
+
+
+def naming_families() -> Iterator[Path]:
+    """The modules outside the places of families that have a family's name as a text of its own."""
+    names = {f'"{name}"' for name in registry.MODULES}
+    own = (*[f"wire/{name}/" for name in registry.MODULES], "lab/strict/", "lab/families/")
+    for path in sorted(SOURCE.rglob("*.py")):
+        is_own = path.relative_to(SOURCE).as_posix().startswith(own)
+        if not is_own and any(name in path.read_text(encoding="utf-8") for name in names):
+            yield path
+
+
+def first_sentence(path: Path) -> str:
+    told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return re.split(r"(?<=\.)\s", told.partition("\n\n")[0])[0].replace("\n", " ")
+
+
 PAGES = {
     "rooms.md": rooms,
+    "add-a-family.md": add_a_family,
     "gateway-fields.md": gateway_fields,
     "finish-reasons.md": finish_reasons,
     "losses.md": losses,

@@ -11,7 +11,7 @@ from turnwise.lab import Lab
 from turnwise.lab.families import FAMILIES
 from turnwise.lab.families.family import Conversation, Offered, SentMessage
 from turnwise.lab.provider import encoded
-from turnwise.lab.replies import Asked, TokenRoom
+from turnwise.lab.replies import LabRequest, TokenRoom
 from turnwise.lab.script import Script, Writer
 from turnwise.lab.writer import file_text, writer_reply
 from turnwise.tools.workspace import workspace_tools
@@ -65,7 +65,7 @@ def said_by(family: str, *, told: Told, streamed: bool) -> bytes:
     """A cut response as it goes over the wire, without white space."""
     reply = writer_reply(
         Writer(size=40_000, finish=told),
-        Asked(
+        LabRequest(
             conversation=Conversation(
                 said=(SentMessage(role="user", texts=("Write.",)),), tools=(Offered(name="write", schema=None),)
             ),

@@ -11,7 +11,7 @@ from lab.writing import START, Asking, with_results
 from turnwise.lab import Lab
 from turnwise.lab.families import openai_chat
 from turnwise.lab.families.family import Conversation, Offered, SentMessage
-from turnwise.lab.replies import Asked, TokenRoom
+from turnwise.lab.replies import LabRequest, TokenRoom
 from turnwise.lab.script import Habit, Script, ScriptedCall, ScriptedFault, Writer
 from turnwise.lab.writer import file_text, intention, room_of, writer_reply
 from turnwise.rules.truncation import Cut
@@ -188,7 +188,7 @@ def test_the_cut_falls_at_every_byte() -> None:
         for limit in range(1, len(stream.encode()) // 4 + 3):
             reply = writer_reply(
                 Writer(size=1200, writes="two-files", seed=5, half="\ufffd" if half else ""),
-                Asked(
+                LabRequest(
                     conversation=conversation,
                     family=openai_chat.FAMILY,
                     streamed=True,

@@ -9,7 +9,7 @@ from turnwise.lab import strict
 from turnwise.lab.families import FAMILIES
 from turnwise.lab.provider import encoded
 from turnwise.lab.raw import parse, table
-from turnwise.lab.replies import Asked
+from turnwise.lab.replies import LabRequest
 from turnwise.lab.script import Writer
 from turnwise.lab.writer import room_of, writer_reply
 from turnwise.rules.continuation import Grown, PartialKind, ask_to_continue, hold_back, stitch
@@ -70,7 +70,7 @@ class Asking:
         strict.check(self.family, body=raw)
         reply = writer_reply(
             self.writer,
-            Asked(
+            LabRequest(
                 conversation=FAMILIES[self.family].read(table(raw)),
                 family=FAMILIES[self.family],
                 streamed=self.streamed,

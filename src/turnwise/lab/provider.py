@@ -16,8 +16,8 @@ from turnwise.lab.faults import EVENT_STREAM, JSON, Outgoing, bend, refusal, sen
 from turnwise.lab.raw import Raw, dump, parse, table, text
 from turnwise.lab.replay import RecordedConversation, Unexpected, find
 from turnwise.lab.replies import (
-    Asked,
     LabReply,
+    LabRequest,
     next_reply,
     tokens,
     turns_in,
@@ -179,7 +179,7 @@ class Provider:
         same = (script.name, hashlib.sha256(kept.path.encode() + words).digest())
         receipt = self._receipts[same]
         self._receipts[same] += 1
-        asked = Asked(
+        asked = LabRequest(
             conversation=conversation,
             family=family,
             streamed=kept.streamed,

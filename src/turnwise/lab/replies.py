@@ -135,7 +135,7 @@ class TokenRoom(msgspec.Struct, frozen=True, kw_only=True):
     thinking: int | None
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class LabRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request, as far as an answer depends on it. `receipt` counts the very same requests before it."""
 
     conversation: Conversation
@@ -153,7 +153,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return form if self.streamed else "object"
 
 
-def next_reply(script: Script, asked: Asked) -> LabReply:
+def next_reply(script: Script, asked: LabRequest) -> LabReply:
     """What the script says to this request."""
     conversation = asked.conversation
     turn = this_turn(conversation.said, script=script)
@@ -272,7 +272,7 @@ def taken(step: ScriptedStep, *, contents: list[str], values: dict[str, str | in
     return taken
 
 
-def parts_of(step: ScriptedStep, asked: Asked, *, values: dict[str, str | int], made: int) -> list[Part]:
+def parts_of(step: ScriptedStep, asked: LabRequest, *, values: dict[str, str | int], made: int) -> list[Part]:
     parts: list[Part] = []
     family = asked.family
     if step.reasoning:
@@ -311,7 +311,7 @@ def signed(call: ToolCall, *, parts: list[Part], family: LabFamily) -> ToolCall:
     return replace(call, opaque=family.call_signature(thoughts[0]))
 
 
-def tool_call(call: ScriptedCall, asked: Asked, *, id: str, values: dict[str, str | int]) -> ToolCall:
+def tool_call(call: ScriptedCall, asked: LabRequest, *, id: str, values: dict[str, str | int]) -> ToolCall:
     name, tools = fill(call.name, values=values), asked.conversation.tools
     if call.or_any and tools and not any(tool.name == name for tool in tools):
         return ToolCall(id=id, name=tools[0].name, arguments=dump(example_of(tools[0].schema)).decode())

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from turnwise.lab.families.family import CallSeen, Conversation, SentMessage
 from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
-from turnwise.lab.replies import BYTES_A_TOKEN, Asked, LabReply, TokenRoom, filled, signed, tokens
+from turnwise.lab.replies import BYTES_A_TOKEN, LabReply, LabRequest, TokenRoom, filled, signed, tokens
 from turnwise.lab.script import Habit, Writer
 from turnwise.lab.strict import asked_output
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
@@ -230,7 +230,7 @@ def room_of(body: Raw) -> TokenRoom:
     return TokenRoom(output=asked_output(body), thinking=budget)
 
 
-def writer_reply(writer: Writer, asked: Asked) -> LabReply:
+def writer_reply(writer: Writer, asked: LabRequest) -> LabReply:
     """What the writer says to this request."""
     conversation, family, room = asked.conversation, asked.family, asked.room
     if writer.limit is not None:
