@@ -78,7 +78,7 @@ def judge(
     """What the answers say of the endpoint. `profile` is the one that they were asked with, `asked` all that were to be sent,
     `pending` one that was sent and not waited for."""
     by_name = {observed.probe: observed for observed in observations}
-    verdicts = tuple([_verdict(observed, others=by_name, family=profile.family) for observed in observations])
+    verdicts = tuple([_verdict(observed, family=profile.family) for observed in observations])
     seen: dict[str, tuple[str, ...]] = {}
     for verdict in verdicts:
         for name in verdict.seen:
@@ -117,14 +117,14 @@ def _outcome(observations: Sequence[Observed], *, verdicts: Sequence[ProbeVerdic
     return "faults" if any(verdict.weight == "broken" for verdict in verdicts) else "fine"
 
 
-def _verdict(observed: Observed, *, others: Mapping[str, Observed], family: str) -> ProbeVerdict:
+def _verdict(observed: Observed, *, family: str) -> ProbeVerdict:
     if observed.probe in REFUSED:
         seen = [] if observed.answered else list(_odd(observed, family=family))
     else:
         seen = shapes_of(observed, family=family)
     if observed.answered and observed.response is not None:
         lacks = LACKS.get(observed.probe)
-        seen += [] if lacks is None else lacks(observed, observed.response, others)
+        seen += [] if lacks is None else lacks(observed, observed.response)
         if observed.probe not in REFUSED:
             seen += _of_any(observed, observed.response)
     if observed.waited:
@@ -219,7 +219,7 @@ def _is_cut_early(observed: Observed, response: Response) -> bool:
     return usage.output_tokens * 2 < limit and not any(isinstance(part, Reasoning) for part in response.message.parts)
 
 
-def _lacks_of_call(observed: Observed, response: Response, _: Mapping[str, Observed]) -> list[str]:
+def _lacks_of_call(observed: Observed, response: Response) -> list[str]:
     calls = calls_of(response.message)
     if not calls:
         return ["no_call"]
@@ -239,16 +239,12 @@ def _fits(call: ToolCall, *, tool: ToolSpec) -> bool:
         return False
 
 
-def _lacks_of_parallel(observed: Observed, response: Response, others: Mapping[str, Observed]) -> list[str]:
+def _lacks_of_parallel(observed: Observed, response: Response) -> list[str]:
     calls = calls_of(response.message)
-    return ["one_call"] if len(calls) == 1 else _lacks_of_call(observed, response, others)
+    return ["one_call"] if len(calls) == 1 else _lacks_of_call(observed, response)
 
 
-def _lacks_of_forced(_: Observed, response: Response, __: Mapping[str, Observed]) -> list[str]:
-    return ["disobeyed"] if calls_of(response.message) else []
-
-
-def _lacks_of_limit(observed: Observed, response: Response, _: Mapping[str, Observed]) -> list[str]:
+def _lacks_of_limit(observed: Observed, response: Response) -> list[str]:
     limit = observed.request.settings.max_output_tokens or 0
     said = len(text_of(response.message))
     spent = 0 if response.usage is None else response.usage.output_tokens
@@ -259,40 +255,32 @@ def _lacks_of_limit(observed: Observed, response: Response, _: Mapping[str, Obse
     return []
 
 
-def _lacks_of_output(observed: Observed, response: Response, _: Mapping[str, Observed]) -> list[str]:
+def _lacks_of_output(observed: Observed, response: Response) -> list[str]:
     schema = observed.request.output
     assert schema is not None, "the probe wants one"
     fits = judge_output(text_of(response.message), output=schema, finish=response.finish)
     return ["output_misfit"] if isinstance(fits, Misfits) else [repair.kind for repair in fits.repairs]
 
 
-def _lacks_of_cache(_: Observed, response: Response, __: Mapping[str, Observed]) -> list[str]:
+def _lacks_of_cache(_: Observed, response: Response) -> list[str]:
     return ["no_cache"] if response.usage is not None and not response.usage.cache_read_tokens else []
 
 
-def _lacks_of_wrong_model(_: Observed, __: Response, ___: Mapping[str, Observed]) -> list[str]:
-    return ["any_model"]
-
-
-def _lacks_of_wrong_key(_: Observed, __: Response, ___: Mapping[str, Observed]) -> list[str]:
-    return ["any_key"]
-
-
-LACKS: Mapping[str, Callable[[Observed, Response, Mapping[str, Observed]], list[str]]] = MappingProxyType(
+LACKS: Mapping[str, Callable[[Observed, Response], list[str]]] = MappingProxyType(
     {
         "call": _lacks_of_call,
         "call-body": _lacks_of_call,
         "parallel": _lacks_of_parallel,
-        "forced": _lacks_of_forced,
+        "forced": lambda _, response: ["disobeyed"] if calls_of(response.message) else [],
         "limit": _lacks_of_limit,
         "cut-call": _lacks_of_limit,
         "output": _lacks_of_output,
         "cache-again": _lacks_of_cache,
-        "wrong-model": _lacks_of_wrong_model,
-        "wrong-key": _lacks_of_wrong_key,
+        "wrong-model": lambda _, __: ["any_model"],
+        "wrong-key": lambda _, __: ["any_key"],
     }
 )
-"""What each probe asks for and may not get. The arguments: its answer, the response in it, and all answers by probe."""
+"""What each probe asks for and may not get. The arguments: its answer, and the response in it."""
 
 
 def _changes(
