@@ -16,10 +16,10 @@ from turnwise.rules.limits import Limit, MaxRequests, MaxTokens, MaxWallTime
 from turnwise.settings.catalogue import LimitRow
 from turnwise.settings.options import rows_from
 from turnwise.settings.settings import CAPS, Layer, Merged, RunSettings, check_layer, is_table, read_layers
-from turnwise.terminal.check import command as check
+from turnwise.terminal.check import check_command as check
 from turnwise.terminal.command_options import FiniteRange
-from turnwise.terminal.lab import command as lab_command
-from turnwise.terminal.run import command as run
+from turnwise.terminal.lab import lab_command
+from turnwise.terminal.run import run_command as run
 from turnwise.turn.config import TurnConfig
 from turnwise.vocab import Settings
 

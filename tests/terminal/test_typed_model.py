@@ -12,7 +12,7 @@ from turnwise.coding_agent.options import given_over
 from turnwise.errors import CallerError
 from turnwise.settings.settings import RunSettings
 from turnwise.settings.user_settings import remember_model
-from turnwise.terminal.chat import command as chat
+from turnwise.terminal.chat import chat_command as chat
 from turnwise.terminal.first_start import MOST_LISTED, keeping_line, listed_lines
 from turnwise.terminal.typed_model import (
     ServerModels,

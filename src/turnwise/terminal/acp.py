@@ -14,7 +14,7 @@ from turnwise.terminal.rows import say
 if TYPE_CHECKING:
     from turnwise.coding_agent.options import Given
 
-EPILOG = """\b
+ACP_EPILOG = """\b
 Examples:
   turnwise acp -m anthropic:claude-sonnet-5
   turnwise acp -m ollama:qwen3:8b --ask-timeout 600
@@ -24,9 +24,9 @@ An editor starts this command and speaks with it over its standard input and out
 of Zed, JetBrains and Neovim. Exit codes: 0 the editor has ended it; 2 wrong use, or the extra is missing."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=ACP_EPILOG)
 @options_of_editors
-def command(**options: object) -> None:
+def acp_command(**options: object) -> None:
     """Serve an editor that speaks the Agent Client Protocol (Zed, JetBrains, Neovim and others).
 
     The options hold for each session that the editor opens. The editor says where each one works, and asks you before files

@@ -16,7 +16,7 @@ from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
 from turnwise.turn.approvals import Approval, OneAsk
 
-EPILOG = """\b
+ANSWER_EPILOG = """\b
 Examples:
   turnwise status 019aa1b2c3d4e5f60718293a4b
   turnwise answer 019aa1b2c3d4e5f60718293a4b --approve call_1@3f9a0c27be51
@@ -35,7 +35,7 @@ Exit codes:
   2  wrong use, nothing of the session waits, or it was answered before"""
 
 
-@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=ANSWER_EPILOG)
 @click.argument("session")
 @database_option
 @click.option(
@@ -51,7 +51,7 @@ Exit codes:
     help="Answer this question: ID@MARK, as shown. May be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(
+def answer_command(
     session: str,
     database: str | None,
     approve: tuple[str, ...],

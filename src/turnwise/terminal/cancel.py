@@ -10,7 +10,7 @@ from turnwise.terminal.databases import database_option, open_queue
 from turnwise.terminal.failures import FAILED, as_one_line
 from turnwise.terminal.last_line import EndsWithLine
 
-EPILOG = """\b
+CANCEL_EPILOG = """\b
 Examples:
   turnwise cancel 019aa1b2c3d4e5f60718293a4b
 
@@ -18,11 +18,11 @@ Waiting turns end at once. A running turn is ended by its worker. Exit codes: 0 
 database failed; 2 wrong use."""
 
 
-@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=CANCEL_EPILOG)
 @click.argument("session")
 @database_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(session: str, database: str | None, as_json: bool) -> None:
+def cancel_command(session: str, database: str | None, as_json: bool) -> None:
     """Cancel the turns of SESSION that wait or run."""
     with as_one_line(), open_queue(database) as queue:
         count = queue.cancel(session)

@@ -9,7 +9,7 @@ from turnwise.terminal.command_options import shared_options
 from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.hints import TakesPrompts
 
-EPILOG = """\b
+CHAT_EPILOG = """\b
 Examples:
   turnwise -m anthropic:claude-sonnet-5
   turnwise --continue
@@ -19,9 +19,9 @@ Examples:
 `turnwise` alone is `turnwise chat`. Inside: /help."""
 
 
-@click.command(cls=TakesPrompts, epilog=EPILOG)
+@click.command(cls=TakesPrompts, epilog=CHAT_EPILOG)
 @shared_options
-def command(**given: Unpack[Given]) -> None:
+def chat_command(**given: Unpack[Given]) -> None:
     """Talk with a model that works in this folder, at a terminal: prompt after prompt, with history.
 
     It may read inside the folder; turnwise asks you before it writes files or runs commands, or use --allow.

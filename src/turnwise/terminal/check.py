@@ -15,7 +15,7 @@ from turnwise.terminal.last_line import EndsWithLine
 MOST_OUTPUT_TOKENS = 32_000
 MOST_TIMEOUT_S = 900.0
 
-EPILOG = f"""\b
+CHECK_EPILOG = f"""\b
 Examples:
   turnwise check ollama:qwen3:8b
   turnwise check openai_chat:my-model --base-url http://127.0.0.1:8000/v1
@@ -28,7 +28,7 @@ Exit codes:
 {CHECK_EXIT_CODES}"""
 
 
-@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=CHECK_EPILOG)
 @click.argument("model", required=False, shell_complete=complete_models)
 @click.option(
     "--base-url", metavar="URL", help="Endpoint URL, if it is not the provider's default. [env: TURNWISE_BASE_URL]"
@@ -64,7 +64,7 @@ Exit codes:
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the probes, what they showed, and the profile.")
-def command(
+def check_command(
     model: str | None,
     base_url: str | None,
     api_key_env: str | None,

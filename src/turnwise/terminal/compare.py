@@ -58,7 +58,7 @@ from turnwise.vocab import (
     ToolCallDelta,
 )
 
-EPILOG = """\b
+COMPARE_EPILOG = """\b
 Examples:
   turnwise compare -m openai:gpt-6.1-sol -m anthropic:claude-sonnet-5 "what does this project do?"
   turnwise compare -m groq:openai/gpt-oss-120b --plan request=0.01 --plan tokens=0.59/0.79 "hello"
@@ -109,7 +109,7 @@ class ModelComparison(msgspec.Struct, frozen=True, kw_only=True):
     currency: str = "USD"
 
 
-@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=COMPARE_EPILOG)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @click.option("-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as `ssh -n` does.")
 @click.option(
@@ -138,7 +138,7 @@ class ModelComparison(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--no-tools", is_flag=True, help="Do not let the models read files.")
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object, the answers included.")
 @click.option("--csv", "as_csv", is_flag=True, help="The lines of the table as CSV.")
-def command(
+def compare_command(
     words: tuple[str, ...],
     no_stdin: bool,
     models: tuple[str, ...],

@@ -14,7 +14,7 @@ SHELLS = {
     "zsh": "in ~/.zshrc, after `autoload -Uz compinit && compinit`",
     "fish": "or save it as ~/.config/fish/completions/turnwise.fish",
 }
-EPILOG = """\b
+COMPLETION_EPILOG = """\b
 Examples:
   eval "$(turnwise completion bash)"       # in ~/.bashrc
   eval "$(turnwise completion zsh)"        # in ~/.zshrc, after compinit
@@ -24,9 +24,9 @@ _WITHOUT_COLON = 'COMP_WORDBREAKS="${COMP_WORDBREAKS//:/}"\n'
 MAX_SESSIONS = 50
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=COMPLETION_EPILOG)
 @click.argument("shell", type=click.Choice(list(SHELLS)), required=False)
-def command(shell: str | None) -> None:
+def completion_command(shell: str | None) -> None:
     """Print what your shell must read to complete turnwise's words with Tab. Without a name it is for the shell that you use."""
     from click.shell_completion import get_completion_class
 

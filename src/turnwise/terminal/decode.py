@@ -24,7 +24,7 @@ from turnwise.wire.profiles import Profile
 
 TOOL_HELP = "A tool that was on offer. Helps with odd names; calls that stand in the text count for these tools only."
 
-EPILOG = """\b
+DECODE_EPILOG = """\b
 Examples:
   turnwise decode answer.sse --family anthropic_messages
   turnwise decode recordings/*.sse --family openai_chat --json > decoded.jsonl
@@ -33,7 +33,7 @@ Examples:
 Exit codes: 0 every file was a stream of that family, 1 one was not, 2 usage."""
 
 
-@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=DECODE_EPILOG)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--family",
@@ -43,7 +43,7 @@ Exit codes: 0 every file was a stream of that family, 1 one was not, 2 usage."""
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a file, on one line each.")
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help=TOOL_HELP)
-def command(files: tuple[str, ...], family: str, as_json: bool, tools: tuple[str, ...]) -> None:
+def decode_command(files: tuple[str, ...], family: str, as_json: bool, tools: tuple[str, ...]) -> None:
     """Say what recorded provider streams hold: text, reasoning, tool calls, finish reason, usage, repairs.
 
     FILE is the body of a response as it came, streamed or not; `-` is standard input.

@@ -9,7 +9,7 @@ from turnwise.terminal.completion import complete_models
 from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.last_line import EndsWithLine
 
-EPILOG = """\b
+DOCTOR_EPILOG = """\b
 Examples:
   turnwise doctor
   turnwise doctor -m anthropic:claude-sonnet-5
@@ -21,7 +21,7 @@ Exit codes: 0 a run can begin; 1 something stops a run; 2 usage. No key is shown
 for its list of models."""
 
 
-@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=DOCTOR_EPILOG)
 @click.option(
     "-m",
     "--model",
@@ -35,7 +35,7 @@ for its list of models."""
 @click.option("--offline", is_flag=True, help="Ask no server.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the checks, and whether a run can begin.")
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Check for this folder.")
-def command(
+def doctor_command(
     model: str | None, base_url: str | None, api_key_env: str | None, offline: bool, as_json: bool, cwd: Path | None
 ) -> None:
     """Check Python, settings, keys, the endpoint, the sandbox, ripgrep, git, MCP servers, the state folder and the disk, and say

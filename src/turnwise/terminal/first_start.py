@@ -160,9 +160,9 @@ class _Asking:
             case "?" | "help" | "/help":
                 self._say(*HELP)
             case "d" | "demo":
-                from turnwise.terminal.demo import command as demo
+                from turnwise.terminal.demo import demo_command
 
-                demo.main([], prog_name="turnwise demo", standalone_mode=False)
+                demo_command.main([], prog_name="turnwise demo", standalone_mode=False)
                 raise SystemExit(0)
             case number if number.isdecimal():
                 return self._checked(self._numbered(number))

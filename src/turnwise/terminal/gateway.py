@@ -38,7 +38,7 @@ LONGEST_WAIT_S = 3600.0
 LAB_PORT = 8788  # as in docs/lab.md: the gateway's setting stays the same from check to check
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 
-EPILOG = """\b
+GATEWAY_EPILOG = """\b
 Examples:
   turnwise gateway --upstream openai:gpt-6.1-sol
   turnwise gateway --upstream 'ollama:*' --port 8484
@@ -92,7 +92,7 @@ replaced by their lengths and by placeholders. Days are of UTC. Exit codes: 0 sh
 journal that cannot be read."""
 
 
-@click.group(invoke_without_command=True, epilog=EPILOG)
+@click.group(invoke_without_command=True, epilog=GATEWAY_EPILOG)
 @click.option(
     "--upstream",
     metavar="MODEL-or-URL",
@@ -123,7 +123,7 @@ journal that cannot be read."""
     help="Seconds that open answers have after SIGTERM. [default: 30]",
 )
 @click.pass_context
-def command(
+def gateway_command(
     ctx: click.Context,
     upstream: str | None,
     config_path: Path | None,
@@ -197,7 +197,7 @@ def _tell(listening: "BoundSocket", *, as_json: bool) -> None:
         say(f"turnwise gateway on {url}   (OpenAI: {url}/v1, Anthropic and Gemini: {url})", stream=sys.stdout)
 
 
-@command.command("report", cls=EndsWithLine, epilog=REPORT_EPILOG)
+@gateway_command.command("report", cls=EndsWithLine, epilog=REPORT_EPILOG)
 @click.option("--provider", metavar="P", help="Only this provider, by its name in the report.")
 @click.option("--model", metavar="M", help="Only this model, by the upstream's name for it.")
 @click.option("--since", metavar="DATE", help="A date (2026-11-01), a time ago (12h, 7d, 4w), or `all`. [default: all]")
@@ -210,7 +210,7 @@ def report(provider: str | None, model: str | None, since: str | None, as_json: 
         show_report(provider=provider, model=model, since=since, as_json=as_json)
 
 
-@command.command("check", cls=EndsWithLine, epilog=CHECK_EPILOG)
+@gateway_command.command("check", cls=EndsWithLine, epilog=CHECK_EPILOG)
 @click.argument("url")
 @click.option(
     "--family",
@@ -291,7 +291,7 @@ def check(
     sys.exit(code)
 
 
-@command.group("keys", epilog=KEYS_EPILOG)
+@gateway_command.group("keys", epilog=KEYS_EPILOG)
 def keys_group() -> None:
     """Add, revoke and list the keys of clients."""
 

@@ -90,7 +90,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found = importlib.import_module(COMMANDS[cmd_name][0]).command
+        found = getattr(importlib.import_module(COMMANDS[cmd_name][0]), f"{cmd_name}_command")
         assert isinstance(found, click.Command)
         return found
 

@@ -14,7 +14,7 @@ from turnwise.terminal.command_options import FiniteRange
 from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.rows import say
 
-EPILOG = """\b
+LAB_EPILOG = """\b
 Examples:
   turnwise lab --port 8080
   turnwise run -m openai_chat:read-edit-answer --base-url http://127.0.0.1:8080/v1 --allow write "fix notes.txt"
@@ -27,7 +27,7 @@ The model's name chooses the script. GET /_lab/requests lists the requests, DELE
 the scripts."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=LAB_EPILOG)
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port on 127.0.0.1. [0: a free one]")
 @click.option(
     "--scripts",
@@ -51,7 +51,7 @@ the scripts."""
     help="Judge Chat Completions requests by this provider's own rules too, and refuse in its words: a name of `--model`.",
 )
 @click.option("--list", "lists", is_flag=True, help="List the scripts and exit.")
-def command(
+def lab_command(
     port: int,
     scripts: Path | None,
     conversation: Path | None,

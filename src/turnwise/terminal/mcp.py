@@ -96,7 +96,7 @@ def _entry(folder: Path, *, root: Path | None) -> str:
     return msgspec.json.encode({"mcpServers": {"turnwise": {"command": "turnwise", "args": words}}}).decode()
 
 
-EPILOG = """\b
+MCP_EPILOG = """\b
 Examples:
   turnwise mcp list
   turnwise mcp add git -- mcp-server-git
@@ -122,12 +122,12 @@ CWD = click.option(
 )
 
 
-@click.group(epilog=EPILOG)
-def command() -> None:
+@click.group(epilog=MCP_EPILOG)
+def mcp_command() -> None:
     """List, add, remove and test MCP servers, or be one."""
 
 
-@command.command("list", cls=EndsWithLine)
+@mcp_command.command("list", cls=EndsWithLine)
 @MCP_FILES
 @CWD
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a server, on one line each.")
@@ -148,7 +148,7 @@ def list_servers(files: tuple[Path, ...], cwd: Path | None, as_json: bool) -> No
             say("no MCP servers: `turnwise mcp add NAME -- COMMAND` names one")
 
 
-@command.command("add", cls=EndsWithLine)
+@mcp_command.command("add", cls=EndsWithLine)
 @click.argument("name")
 @click.argument("words", nargs=-1)
 @click.option("--url", metavar="URL", help="A server elsewhere, in place of a command.")
@@ -189,7 +189,7 @@ def add(
             say(style(f"it does not start yet: {line}", "yellow", stream=sys.stderr))
 
 
-@command.command("remove", cls=EndsWithLine)
+@mcp_command.command("remove", cls=EndsWithLine)
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="What was removed, as one JSON object.")
 def remove(name: str, as_json: bool) -> None:
@@ -202,7 +202,7 @@ def remove(name: str, as_json: bool) -> None:
             say(f"`{name}` is out of {clean_line(str(path))}", stream=sys.stdout)
 
 
-@command.command("test", cls=EndsWithLine)
+@mcp_command.command("test", cls=EndsWithLine)
 @click.argument("name")
 @MCP_FILES
 @CWD
@@ -228,7 +228,7 @@ def test(name: str, files: tuple[Path, ...], cwd: Path | None, network: bool, as
         sys.exit(FAILED)
 
 
-command.add_command(serve)
+mcp_command.add_command(serve)
 
 
 class Tested(msgspec.Struct, frozen=True, kw_only=True):

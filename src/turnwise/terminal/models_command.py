@@ -9,7 +9,7 @@ from turnwise.terminal.completion import complete_providers
 from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.last_line import EndsWithLine
 
-EPILOG = """\b
+MODELS_EPILOG = """\b
 Examples:
   turnwise models
   turnwise models anthropic
@@ -23,7 +23,7 @@ Prices are US dollars per million tokens; `+`: more for long prompts. An empty c
 Exit codes: 0 listed; 1 the server was asked and gave no list; 2 usage."""
 
 
-@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=MODELS_EPILOG)
 @click.argument("provider", required=False, shell_complete=complete_providers)
 @click.option(
     "--base-url", metavar="URL", help="Endpoint URL, if it is not the provider's default. [env: TURNWISE_BASE_URL]"
@@ -36,7 +36,7 @@ Exit codes: 0 listed; 1 the server was asked and gave no list; 2 usage."""
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The folder whose turnwise.toml counts.",
 )
-def command(
+def models_command(
     provider: str | None, base_url: str | None, api_key_env: str | None, offline: bool, as_json: bool, cwd: Path | None
 ) -> None:
     """List the models of PROVIDER: their limits, their prices and where both are from. The provider is asked which models it

@@ -11,7 +11,7 @@ from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.last_line import EndsWithLine, write_no_replay
 
 MOST_STEP = 10_000
-EPILOG = f"""\b
+REPLAY_EPILOG = f"""\b
 Examples:
   turnwise replay 3f2a9c1e
   turnwise replay 3f2a9c1e --turn 2 --until 3
@@ -29,7 +29,7 @@ Exit codes:
   130  cancelled"""
 
 
-@click.command(cls=EndsWithLine, ends_with=write_no_replay, epilog=EPILOG)
+@click.command(cls=EndsWithLine, ends_with=write_no_replay, epilog=REPLAY_EPILOG)
 @click.argument("session", metavar="SESSION|FILE", shell_complete=complete_sessions)
 @click.option("--turn", type=click.IntRange(min=1), help="Show this turn only; 1 is the first.")
 @click.option(
@@ -48,7 +48,7 @@ Exit codes:
     help="Write the session with its sub-agents into one new file, secrets replaced, and show nothing.",
 )
 @click.option("--hide", multiple=True, metavar="TEXT", help="With --export: replace this text, too. Repeatable.")
-def command(
+def replay_command(
     session: str,
     turn: int | None,
     until: int | None,

@@ -11,7 +11,7 @@ from turnwise.terminal.exit_codes import EXIT_CODES
 from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.last_line import EndsWithLine, write_no_resume
 
-EPILOG = f"""\b
+RESUME_EPILOG = f"""\b
 Examples:
   turnwise resume
   turnwise resume 3f2a9c1e
@@ -34,7 +34,7 @@ Exit codes:
 first turn that did not end with 0; a folder that is gone and a session that somebody else has resumed do not count."""
 
 
-@click.command(cls=EndsWithLine, ends_with=write_no_resume, epilog=EPILOG)
+@click.command(cls=EndsWithLine, ends_with=write_no_resume, epilog=RESUME_EPILOG)
 @click.argument("session", required=False, shell_complete=complete_sessions)
 @click.option("--all", "takes_all", is_flag=True, help="Every interrupted session, one after the other.")
 @click.option(
@@ -60,7 +60,7 @@ first turn that did not end with 0; a folder that is gone and a session that som
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object a line; the last is the result, with --all the summary."
 )
-def command(
+def resume_command(
     session: str | None,
     takes_all: bool,
     take_over: bool,

@@ -12,7 +12,7 @@ from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.hints import TakesPrompts
 from turnwise.terminal.last_line import EndsWithLine, write_no_result
 
-EPILOG = f"""\b
+RUN_EPILOG = f"""\b
 Examples:
   turnwise run -m openai:gpt-6.1-sol "what does this project do?"
   turnwise run -m anthropic:claude-sonnet-5 --allow write "fix the typo in README.md"
@@ -40,7 +40,7 @@ class RunCommand(EndsWithLine, TakesPrompts):
     """`run`."""
 
 
-@click.command(cls=RunCommand, ends_with=write_no_result, epilog=EPILOG)
+@click.command(cls=RunCommand, ends_with=write_no_result, epilog=RUN_EPILOG)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @shared_options
 @click.option("-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as `ssh -n` does.")
@@ -51,7 +51,7 @@ class RunCommand(EndsWithLine, TakesPrompts):
 @click.option("--deny", multiple=True, metavar="ID", help="Deny a call that waits (or `all`). Repeatable.")
 @click.option("--output-schema", metavar="FILE", help="A JSON Schema that the answer must fit.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last is the result.")
-def command(
+def run_command(
     words: tuple[str, ...],
     no_stdin: bool,
     unattended: bool,

@@ -28,7 +28,7 @@ from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, To
 SHOWN = 20  # of the list, unless told otherwise
 MOST = 100_000
 
-EPILOG = """\b
+SESSIONS_EPILOG = """\b
 Examples:
   turnwise sessions list
   turnwise sessions show 3f2a9c1e
@@ -41,12 +41,12 @@ Examples:
 An id may be given by its first or last letters. The journal is in TURNWISE_STATE_DIR, or in ~/.local/state/turnwise."""
 
 
-@click.group(epilog=EPILOG)
-def command() -> None:
+@click.group(epilog=SESSIONS_EPILOG)
+def sessions_command() -> None:
     """List, show, fork and delete the sessions kept so far."""
 
 
-@command.command("list", cls=EndsWithLine)
+@sessions_command.command("list", cls=EndsWithLine)
 @click.option(
     "-n",
     "--limit",
@@ -82,7 +82,7 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
     sys.exit(code)
 
 
-@command.command("show", cls=EndsWithLine)
+@sessions_command.command("show", cls=EndsWithLine)
 @click.argument("session", shell_complete=complete_sessions)
 @click.option("--json", "as_json", is_flag=True, help="The session as one JSON object.")
 def show_session(session: str, as_json: bool) -> None:
@@ -98,7 +98,7 @@ def show_session(session: str, as_json: bool) -> None:
     sys.exit(code)
 
 
-@command.command("rescue", cls=EndsWithLine)
+@sessions_command.command("rescue", cls=EndsWithLine)
 @click.option("--json", "as_json", is_flag=True, help="What was done as one JSON object.")
 def rescue_sessions(as_json: bool) -> None:
     """Copy what is readable in a damaged journal to a new file, and keep the damaged file beside it."""
@@ -112,7 +112,7 @@ def rescue_sessions(as_json: bool) -> None:
         say(f"the damaged file is {clean_line(str(kept))}", stream=sys.stdout)
 
 
-@command.command("fork", cls=EndsWithLine)
+@sessions_command.command("fork", cls=EndsWithLine)
 @click.argument("session", shell_complete=complete_sessions)
 @click.option("--turn", type=click.IntRange(min=1), help="Begin after this turn; 1 is the first. Default: the last.")
 @click.option("--step", type=click.IntRange(min=1), help="Begin after this step of the turn. Default: its end.")
@@ -141,7 +141,7 @@ def fork_session(session: str, turn: int | None, step: int | None, as_json: bool
         )
 
 
-@command.command("prune", cls=EndsWithLine)
+@sessions_command.command("prune", cls=EndsWithLine)
 @click.option("--older-than", metavar="TIME", help="Delete sessions that were not used for this time: 24h, 90d, 12w.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N latest sessions in any case.")
 @click.option("--unfinished", is_flag=True, help="Also delete sessions that were interrupted or wait for an answer.")

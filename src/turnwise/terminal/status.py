@@ -137,7 +137,7 @@ SHOWN = 50
 OPEN = ("queued", "running")
 ANSWERED = {"allow": "allowed", "deny": "denied"}
 
-EPILOG = """\b
+STATUS_EPILOG = """\b
 Examples:
   turnwise status
   turnwise status 019aa1b2c3d4e5f60718293a4b
@@ -153,7 +153,7 @@ Exit codes:
   2  wrong use, or no such session"""
 
 
-@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=STATUS_EPILOG)
 @click.argument("session", default="")
 @database_option
 @click.option("--follow", is_flag=True, help="Wait for the end of the session's turns, and print the answer.")
@@ -165,7 +165,7 @@ Exit codes:
     help="With --follow: begin with the event of this number. [default: 1]",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a turn or event, on one line each.")
-def command(session: str, database: str | None, follow: bool, first: int | None, as_json: bool) -> None:
+def status_command(session: str, database: str | None, follow: bool, first: int | None, as_json: bool) -> None:
     """Show the turns that were submitted, the latest first, or those of SESSION."""
     if follow and not session:
         raise Failure("`--follow` needs a session")

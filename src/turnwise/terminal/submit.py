@@ -16,7 +16,7 @@ from turnwise.turn.config import Effect
 
 HIGHEST = 1_000_000
 
-EPILOG = """\b
+SUBMIT_EPILOG = """\b
 Examples:
   turnwise submit --agent helper "sum up the report"
   turnwise submit --agent helper --session "$SESSION" "and in French?"
@@ -32,7 +32,7 @@ It prints the session's id and does not wait: `turnwise status SESSION --follow`
 Exit codes: 0 submitted; 1 the database failed; 2 wrong use, or no such session."""
 
 
-@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=SUBMIT_EPILOG)
 @click.argument("prompt")
 @database_option
 @click.option("--agent", required=True, metavar="NAME", help="The agent, as workers call it.")
@@ -72,7 +72,7 @@ Exit codes: 0 submitted; 1 the database failed; 2 wrong use, or no such session.
 )
 @options_of_limits
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(
+def submit_command(
     prompt: str,
     database: str | None,
     agent: str,

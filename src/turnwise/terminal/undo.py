@@ -8,7 +8,7 @@ import click
 from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.last_line import EndsWithLine, write_nothing_taken_back
 
-EPILOG = """\b
+UNDO_EPILOG = """\b
 Examples:
   turnwise undo
   turnwise undo --yes
@@ -21,7 +21,7 @@ Exit codes: 0 taken back, or as before already; 2 nothing to take back, or --yes
 130 you said no."""
 
 
-@click.command(cls=EndsWithLine, ends_with=write_nothing_taken_back, epilog=EPILOG)
+@click.command(cls=EndsWithLine, ends_with=write_nothing_taken_back, epilog=UNDO_EPILOG)
 @click.argument("session", required=False)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: the turn, and what happens to each file.")
@@ -30,7 +30,7 @@ Exit codes: 0 taken back, or as before already; 2 nothing to take back, or --yes
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The folder whose last session to undo.",
 )
-def command(session: str | None, yes: bool, as_json: bool, cwd: Path | None) -> None:
+def undo_command(session: str | None, yes: bool, as_json: bool, cwd: Path | None) -> None:
     """Undo the changes that tools made to files in SESSION's last turn; repeat it for the turn before.
 
     SESSION is an id, or its first or last letters; without it the last session of this folder. turnwise shows what will

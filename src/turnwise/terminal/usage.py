@@ -49,7 +49,7 @@ def json_of(value: object) -> object:
             return value
 
 
-EPILOG = """\b
+USAGE_EPILOG = """\b
 Examples:
   turnwise usage
   turnwise usage --by day --since 30d
@@ -88,7 +88,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     currency: str = "USD"
 
 
-@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=USAGE_EPILOG)
 @click.option("--by", type=click.Choice(get_args(By)), default="model", show_default=True, help="One line for each.")
 @click.option(
     "--since",
@@ -105,7 +105,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--all", "shows_all", is_flag=True, help="All lines and turns. --json and --csv always have all.")
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
 @click.option("--csv", "as_csv", is_flag=True, help="The lines of the table as CSV.")
-def command(
+def usage_command(
     by: By,
     since: str | None,
     session: str | None,

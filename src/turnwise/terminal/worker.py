@@ -98,7 +98,7 @@ def _made_of(found: Any) -> object:
 MOST_TURNS = 1000
 LONGEST_LEASE_S = 3600.0
 
-EPILOG = """\b
+WORKER_EPILOG = """\b
 Examples:
   turnwise worker --agent helper=my_agents:helper
   turnwise worker --agent helper=my_agents:helper --agent coder=my_agents:make_coder --concurrency 20
@@ -115,7 +115,7 @@ SIGTERM and Ctrl-C hand over the turns that run. Exit codes:
   70  its leases could not be renewed; others go on with its turns"""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=WORKER_EPILOG)
 @database_option
 @click.option(
     "--agent",
@@ -154,7 +154,7 @@ SIGTERM and Ctrl-C hand over the turns that run. Exit codes:
     help="Seconds that steps have to end after SIGTERM. [default: 20]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Log in JSON lines.")
-def command(
+def worker_command(
     database: str | None,
     agents: tuple[str, ...],
     concurrency: int,

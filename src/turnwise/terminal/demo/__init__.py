@@ -17,15 +17,15 @@ from turnwise.terminal.screen import Screen
 if TYPE_CHECKING:
     from turnwise.lab.demo import IncidentRow
 
-EPILOG = """\b
+DEMO_EPILOG = """\b
 Everything runs on this machine: a scripted provider on 127.0.0.1, real HTTP, real files in a temporary folder.
 Not tried with a live model: a real model may say something else than the script.
 Exit code: 0 if everything was as promised, else 1."""
 
 
-@click.command(cls=EndsWithLine, epilog=EPILOG)
+@click.command(cls=EndsWithLine, epilog=DEMO_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="The rows as one JSON object a line, without the live turn.")
-def command(as_json: bool) -> None:
+def demo_command(as_json: bool) -> None:
     """Show the five incidents that turnwise comes from, each with a naive loop and with turnwise, then one turn live."""
     sys.exit(asyncio.run(play_all(as_json=as_json)))
 
