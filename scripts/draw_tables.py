@@ -31,8 +31,8 @@ from turnwise.lab.strict.verdicts import FamilyJudge
 from turnwise.relay.breaches import BREACHES, COMMON_SOURCES, Whose, breach_of
 from turnwise.rules.last_step import OUTCOMES
 from turnwise.settings.options import OptionRow, rows, rows_from
-from turnwise.terminal.chat import chat_command as chat
 from turnwise.terminal.compare import compare_command as compare
+from turnwise.terminal.run import chat_command as chat
 from turnwise.wire import family as registry
 from turnwise.wire.family import Family
 from turnwise.wire.profiles import MARK_WAYS, CacheWay, Profile, builtin_profiles

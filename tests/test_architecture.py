@@ -55,7 +55,7 @@ MAX_FUNCTION_LINES = 100
 # Products know each other only where a command starts one.
 STARTED_BY = {
     "gateway": {"terminal/gateway.py", "terminal/gateway_check.py"},
-    "editors": {"terminal/acp.py", "terminal/mcp.py"},
+    "editors": {"terminal/mcp.py"},
 }
 
 

@@ -10,8 +10,8 @@ import pytest
 from turnwise.agent.children import MAX_DEPTH
 from turnwise.agent.formatting import cost_said
 from turnwise.assembly.response import Assembler
-from turnwise.coding_agent.folder import MAX_AGENTS_BYTES
 from turnwise.coding_agent.prompts import MAX_INPUT_BYTES
+from turnwise.coding_agent.repository import MAX_AGENTS_BYTES
 from turnwise.endpoints.bounded_connector import MAX_HEADS
 from turnwise.journal.prices import Prices
 from turnwise.rules import budget, loops, recovery, subagents

@@ -21,7 +21,7 @@ ROOMS = tuple(
     tools/sandbox/*.py tools/workspace/*.py base/programs.py base/unasked_files.py
     settings/permission_files.py base/private_folders.py endpoints/key_hiding.py
     coding_agent/hook_commands.py settings/settings.py agent/agent_setup.py agent/agent.py
-    coding_agent/permissions.py coding_agent/asked_calls.py coding_agent/folder.py""".split()
+    coding_agent/permissions.py coding_agent/asked_calls.py coding_agent/repository.py""".split()
 )
 FEWEST = 4  # names that two lists share, at least half of the shorter one ...
 MOST = 8  # ... or so many

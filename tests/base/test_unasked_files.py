@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.base.unasked_files import LeftOut, read_of_user, read_unasked
-from turnwise.coding_agent.folder import read_agents_md
+from turnwise.coding_agent.repository import read_agents_md
 from turnwise.errors import CallerError
 from turnwise.journal.prices import read_prices_file
 from turnwise.settings.settings import read_layers

@@ -11,7 +11,7 @@ from turnwise.journal.journal import Journal
 from turnwise.journal.records import ToolsStarted
 from turnwise.journal.session_rows import KeptSession
 from turnwise.settings.settings import KeepRule, Layer, read_keep_rule, read_span
-from turnwise.terminal.pruning import OldSessions, choose_old
+from turnwise.terminal.sessions import OldSessions, choose_old
 from turnwise.testing import FakeClock
 
 SAID = "something that was said"

@@ -10,7 +10,7 @@ import pytest
 from tables import each
 from terminal.running import Cli, at
 from turnwise.lab import Lab
-from turnwise.terminal.tab_completion import endings
+from turnwise.terminal.words import endings
 from waits import HANG_S
 
 

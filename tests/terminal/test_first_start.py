@@ -13,8 +13,7 @@ from turnwise.endpoints.local_servers import LocalServer, ServerAnswer, usual_se
 from turnwise.journal.prices import Prices
 from turnwise.lab import Lab
 from turnwise.settings.catalogue import builtin_ends, find_limits
-from turnwise.terminal.first_start import greeting, listed_lines, no_model_line
-from turnwise.terminal.typed_model import ServerModels
+from turnwise.terminal.first_start import ServerModels, greeting, listed_lines, no_model_line
 from turnwise.wire.model_lists import OfferedModel
 from turnwise.wire.profiles import builtin_profiles
 

@@ -11,7 +11,7 @@ from terminal.running import Cli
 from turnwise.errors import CallerError
 from turnwise.journal.direct_ledger import ANY, RepairSeen
 from turnwise.journal.journal import Journal, journal_path
-from turnwise.terminal.repair_report import first_day_of
+from turnwise.terminal.gateway_check import first_day_of
 from turnwise.testing import FakeClock
 
 pytestmark = pytest.mark.usefixtures("folder")

@@ -5,8 +5,8 @@ import shlex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.terminal.chat import chat_command as chat
-from turnwise.terminal.hints import MOST, run_line
+from turnwise.terminal.group import MOST, run_line
+from turnwise.terminal.run import chat_command as chat
 from turnwise.terminal.run import run_command as run
 
 WORDS = st.text(st.characters(codec="ascii", min_codepoint=32, max_codepoint=126), min_size=1, max_size=12).filter(

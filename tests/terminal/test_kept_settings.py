@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from terminal.running import Cli, at
-from turnwise.coding_agent.spending_settings import is_same_model, request_settings
+from turnwise.coding_agent.permissions import is_same_model, request_settings
 from turnwise.lab import Lab
 from turnwise.settings.options import RunSettings, kept_by, rows, settings_over
 from turnwise.turn.config import Fallback, TurnConfig

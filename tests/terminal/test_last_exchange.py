@@ -9,8 +9,7 @@ import pytest
 from tables import each
 from terminal.person import at_terminal
 from terminal.running import Cli, at, running_lab, script
-from turnwise.coding_agent.last_exchange import LastExchange, exchange_line, exchange_lines
-from turnwise.coding_agent.times import when_said
+from turnwise.coding_agent.last_exchange import LastExchange, exchange_line, exchange_lines, when_said
 from turnwise.lab import Lab
 
 NOW = datetime(2026, 11, 23, 14, 5, 30, tzinfo=UTC).timestamp()

@@ -7,8 +7,8 @@ import click
 import pytest
 
 from terminal.running import Cli, at
-from turnwise.coding_agent.folder import settings_of_run
-from turnwise.coding_agent.spending_settings import limits_of, model_limits_of, settings_in
+from turnwise.coding_agent.permissions import limits_of, model_limits_of, settings_in
+from turnwise.coding_agent.repository import settings_of_run
 from turnwise.lab import Lab
 from turnwise.lab.provider import Received
 from turnwise.rules.budget import ModelLimits

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from terminal.running import Cli, at
-from turnwise.coding_agent.folder import settings_of_run
-from turnwise.coding_agent.spending_settings import limits_of, settings_in
+from turnwise.coding_agent.permissions import limits_of, settings_in
+from turnwise.coding_agent.repository import settings_of_run
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
 from turnwise.rules.limits import MaxCost, MaxRequests

@@ -26,7 +26,7 @@ from turnwise.journal.journal import journal_path
 from turnwise.lab import Lab
 from turnwise.settings.mcp_files import ServerCommand, ServerEntry
 from turnwise.settings.options import RunSettings
-from turnwise.terminal.mcp_prompts import filled_prompt
+from turnwise.terminal.words import filled_prompt
 from turnwise.tools.mcp.offered_tools import read_tools
 from turnwise.tools.mcp.processes import checked_sandbox, program_of
 from turnwise.tools.mcp.trust import ChangedTool, ServerTrust, runs_inside

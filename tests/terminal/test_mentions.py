@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from terminal.running import Cli, at
-from turnwise.coding_agent.mentions import MAX_FILES, MAX_MISSING, missing_files, named_files
+from turnwise.coding_agent.prompts import MAX_FILES, MAX_MISSING, missing_files, named_files
 from turnwise.lab import Lab
 from turnwise.tools.workspace.paths import WorkspacePaths
 

@@ -22,8 +22,8 @@ from turnwise.coding_agent.options import Given, given_over
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
 from turnwise.settings.settings import RunSettings
-from turnwise.terminal.chat import chat_command as chat
-from turnwise.terminal.tab_completion import completer, endings
+from turnwise.terminal.run import chat_command as chat
+from turnwise.terminal.words import completer, endings
 from waits import HANG_S
 
 PARAMS = chat.make_context("turnwise", [], help_option_names=["-h", "--help"]).params

@@ -3,7 +3,7 @@
 from tables import each
 from terminal.running import Cli, at
 from turnwise.coding_agent.choice import Choice
-from turnwise.coding_agent.remedies import REMEDIES, FailedModel, remedy
+from turnwise.coding_agent.run_events import REMEDIES, FailedModel, remedy
 from turnwise.lab import Lab
 from turnwise.vocab import Fault, FaultKind
 

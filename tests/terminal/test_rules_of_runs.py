@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from terminal.running import Cli, at, running_lab, script
-from turnwise.coding_agent.pending_calls import decide
+from turnwise.coding_agent.asked_calls import decide
 from turnwise.coding_agent.permissions import allowed_rules
 from turnwise.errors import CallerError
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep
 from turnwise.rules.permissions import PermissionRule
-from turnwise.terminal.answer import answers_of
+from turnwise.terminal.databases import answers_of
 from turnwise.terminal.exit_codes import NOTHING_CHANGED
 from turnwise.terminal.status import asks_said
 from turnwise.turn.approvals import Approval, OneAsk, mark_of

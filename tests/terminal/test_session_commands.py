@@ -16,8 +16,7 @@ from turnwise.coding_agent.last_exchange import SessionSpent
 from turnwise.journal.journal import SessionRow
 from turnwise.rules.pricing import Cost
 from turnwise.terminal.conversation import session_lines
-from turnwise.terminal.tab_completion import completer
-from turnwise.terminal.words import COMMANDS, OTHER_NAMES, command_of, is_command_in_passing, unknown_said
+from turnwise.terminal.words import COMMANDS, OTHER_NAMES, command_of, completer, is_command_in_passing, unknown_said
 from turnwise.turn.commands import Purpose
 
 

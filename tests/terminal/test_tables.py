@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.terminal.model_listing import provider_lines
-from turnwise.terminal.tables import Column, fitting, lines_of_table
+from turnwise.terminal.usage import Column, fitting, lines_of_table
 from turnwise.wire.profiles import builtin_profiles
 
 NAMES = ("openai:ada", "openai:babbage-002", "openai:gpt-5-chat-latest")

@@ -15,7 +15,7 @@ from terminal.running import at, running_lab, script
 from terminal.test_processes import wait_until
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep
-from turnwise.terminal.prompt_ends import PAUSE_S, TypingPause
+from turnwise.terminal.pager import PAUSE_S, TypingPause
 from turnwise.terminal.typed_keys import KeysUse, TypedKeys
 from turnwise.testing import FakeClock
 

@@ -12,18 +12,20 @@ from turnwise.coding_agent.options import given_over
 from turnwise.errors import CallerError
 from turnwise.settings.settings import RunSettings
 from turnwise.settings.user_settings import remember_model
-from turnwise.terminal.chat import chat_command as chat
-from turnwise.terminal.first_start import MOST_LISTED, keeping_line, listed_lines
-from turnwise.terminal.typed_model import (
+from turnwise.terminal.first_start import (
+    MOST_LISTED,
     ServerModels,
     at_listed,
     check,
     check_address,
+    keeping_line,
     list_at,
+    listed_lines,
     provider_at,
     read_typed,
     unlisted,
 )
+from turnwise.terminal.run import chat_command as chat
 
 URL = "http://127.0.0.1:18321/v1"
 KEY = "sk-test-1234567890abcdef"

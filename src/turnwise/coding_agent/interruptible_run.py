@@ -7,7 +7,7 @@ import msgspec
 from turnwise.agent.agent_setup import own_tools
 from turnwise.agent.results import RunResult
 from turnwise.agent.runs import Run
-from turnwise.coding_agent.mentions import PromptPart, with_files
+from turnwise.coding_agent.prompts import PromptPart, with_files
 from turnwise.coding_agent.run_events import DeniedCall, denied_in
 from turnwise.coding_agent.workplace import Workplace
 from turnwise.rules.advice import for_people

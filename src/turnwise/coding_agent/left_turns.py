@@ -10,9 +10,8 @@ from turnwise.agent.formatting import many
 from turnwise.agent.resume_lookup import LeftRun, goes_on, left_run
 from turnwise.base.clock import Clock
 from turnwise.coding_agent.options import Given
-from turnwise.coding_agent.permissions import allowed_rules
+from turnwise.coding_agent.permissions import allowed_rules, is_same_model
 from turnwise.coding_agent.run_servers import NO_SERVERS, RunServers, servers_in
-from turnwise.coding_agent.spending_settings import is_same_model
 from turnwise.coding_agent.text import short_id, visible_line
 from turnwise.coding_agent.workplace import Workplace, furnish
 from turnwise.errors import CallerError

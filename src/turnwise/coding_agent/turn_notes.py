@@ -18,8 +18,7 @@ from turnwise.agent.agent_groups import OpeningSource
 from turnwise.base.clock import Clock
 from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.base.whole_files import in_place_of
-from turnwise.coding_agent.folder import reading_said, reread_agents_md
-from turnwise.coding_agent.repository import GIT_S, GitState, git_state
+from turnwise.coding_agent.repository import GIT_S, GitState, git_state, reading_said, reread_agents_md
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Session
 from turnwise.rules.compaction import is_summary

@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 
 from turnwise.agent.formatting import many
-from turnwise.coding_agent.last_exchange import prompt_of, started_of
+from turnwise.coding_agent.last_exchange import prompt_of, started_of, when_said
 from turnwise.coding_agent.text import shortened, style, visible, visible_line
-from turnwise.coding_agent.times import when_said
 from turnwise.coding_agent.workplace import changes_folder
 from turnwise.errors import CallerError, ToolFault
 from turnwise.journal.journal import Journal, Session, TurnRow

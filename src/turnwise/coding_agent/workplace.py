@@ -22,7 +22,20 @@ from turnwise.base.extras import require_extras
 from turnwise.base.unasked_files import LeftOut
 from turnwise.coding_agent.asked_calls import allow_hint
 from turnwise.coding_agent.choice import Choice, choose, key_variables
-from turnwise.coding_agent.folder import (
+from turnwise.coding_agent.hook_commands import read_hooks
+from turnwise.coding_agent.options import Given
+from turnwise.coding_agent.permissions import (
+    allowed_rules,
+    is_same_model,
+    limits_of,
+    model_limits_of,
+    policy_of_run,
+    remembered_rules,
+    request_settings,
+    retry_of,
+)
+from turnwise.coding_agent.progress_line import WaitBounds
+from turnwise.coding_agent.repository import (
     AGENTS_HEAD,
     agents_md_in,
     read_agents_md,
@@ -30,18 +43,7 @@ from turnwise.coding_agent.folder import (
     reread_agents_md,
     settings_of_run,
 )
-from turnwise.coding_agent.hook_commands import read_hooks
-from turnwise.coding_agent.options import Given
-from turnwise.coding_agent.permissions import allowed_rules, policy_of_run, remembered_rules
-from turnwise.coding_agent.progress_line import WaitBounds
 from turnwise.coding_agent.run_servers import NO_SERVERS, RunServers
-from turnwise.coding_agent.spending_settings import (
-    is_same_model,
-    limits_of,
-    model_limits_of,
-    request_settings,
-    retry_of,
-)
 from turnwise.coding_agent.text import clean_line
 from turnwise.coding_agent.turn_notes import FolderInstructions, opening_of
 from turnwise.errors import CallerError

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from turnwise.lab.endpoint_check.probes import MAX_OUTPUT_TOKENS, NAMES
-from turnwise.terminal.command_options import FiniteRange
-from turnwise.terminal.completion import complete_models
+from turnwise.terminal.command_options import FiniteRange, complete_models, complete_providers
 from turnwise.terminal.exit_codes import CHECK_EXIT_CODES
 from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.last_line import EndsWithLine
@@ -95,4 +94,105 @@ def check_command(
             rules=rules,
         )
         code = check(wanted, folder=Path.cwd())
+    sys.exit(code)
+
+
+# `turnwise doctor`: is there what a run needs? The options only: what looks is imported then.
+
+
+DOCTOR_EPILOG = """\b
+Examples:
+  turnwise doctor
+  turnwise doctor -m anthropic:claude-sonnet-5
+  turnwise doctor -m openai_chat:my-model --base-url http://127.0.0.1:8000/v1
+  turnwise doctor --offline
+  turnwise doctor --json | jq '.checks[] | select(.status != "ok")'
+
+Exit codes: 0 a run can begin; 1 something stops a run; 2 usage. No key is shown, and no tokens are used: the endpoint is asked
+for its list of models."""
+
+
+@click.command(cls=EndsWithLine, epilog=DOCTOR_EPILOG)
+@click.option(
+    "-m",
+    "--model",
+    shell_complete=complete_models,
+    help="Check for this model. [default: the one that a run would take]",
+)
+@click.option(
+    "--base-url", metavar="URL", help="Endpoint URL, if it is not the provider's default. [env: TURNWISE_BASE_URL]"
+)
+@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
+@click.option("--offline", is_flag=True, help="Ask no server.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: the checks, and whether a run can begin.")
+@click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Check for this folder.")
+def doctor_command(
+    model: str | None, base_url: str | None, api_key_env: str | None, offline: bool, as_json: bool, cwd: Path | None
+) -> None:
+    """Check Python, settings, keys, the endpoint, the sandbox, ripgrep, git, MCP servers, the state folder and the disk, and say
+    what to do about each."""
+    with as_one_line():
+        from turnwise.terminal.checks import check_all, show_checks
+
+        checks = check_all(
+            (cwd or Path.cwd()).resolve(), model=model, base_url=base_url, api_key_env=api_key_env, offline=offline
+        )
+        code = show_checks(checks, as_json=as_json)
+    sys.exit(code)
+
+
+# `turnwise models`: which models are known, and which a server offers. The options only: what does it is imported then.
+
+
+MODELS_EPILOG = """\b
+Examples:
+  turnwise models
+  turnwise models anthropic
+  turnwise models ollama:qwen3
+  turnwise models openai --offline
+  turnwise models openai_chat --base-url http://127.0.0.1:8000/v1
+  turnwise models openrouter --json | jq -r '.models[].model'
+
+Prices are US dollars per million tokens; `+`: more for long prompts. An empty cell is not known.
+
+Exit codes: 0 listed; 1 the server was asked and gave no list; 2 usage."""
+
+
+@click.command(cls=EndsWithLine, epilog=MODELS_EPILOG)
+@click.argument("provider", required=False, shell_complete=complete_providers)
+@click.option(
+    "--base-url", metavar="URL", help="Endpoint URL, if it is not the provider's default. [env: TURNWISE_BASE_URL]"
+)
+@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
+@click.option("--offline", is_flag=True, help="Ask no server.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: the provider, the server, the models.")
+@click.option(
+    "--cwd",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder whose turnwise.toml counts.",
+)
+def models_command(
+    provider: str | None, base_url: str | None, api_key_env: str | None, offline: bool, as_json: bool, cwd: Path | None
+) -> None:
+    """List the models of PROVIDER: their limits, their prices and where both are from. The provider is asked which models it
+    offers now, if its key is there.
+
+    PROVIDER may include the beginning of a name (`openai:gpt-6`). Without it, the providers are listed.
+    """
+    with as_one_line():
+        from turnwise.terminal.model_listing import list_models, list_providers
+
+        if provider is None:
+            if base_url or api_key_env:
+                raise click.UsageError("say whose models: turnwise models openai_chat --base-url URL")
+            code = list_providers(as_json=as_json)
+        else:
+            code = list_models(
+                provider,
+                base_url=base_url,
+                api_key_env=api_key_env,
+                offline=offline,
+                as_json=as_json,
+                folder=(cwd or Path.cwd()).resolve(),
+            )
     sys.exit(code)

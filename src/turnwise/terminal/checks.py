@@ -21,12 +21,12 @@ from turnwise.base.extras import missing_extras
 from turnwise.base.programs import ProgramSearch
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.choice import Choice, NoModel, choose
-from turnwise.coding_agent.folder import settings_of_run
 from turnwise.coding_agent.hook_commands import read_hooks
 from turnwise.coding_agent.left_turns import how_they_go_on, interrupted_rows
 from turnwise.coding_agent.mcp_servers import named_servers
 from turnwise.coding_agent.model_names import key_line, keys_in, look_around, offered_by
 from turnwise.coding_agent.permissions import policy_of_run
+from turnwise.coding_agent.repository import settings_of_run
 from turnwise.coding_agent.text import clean_line, style
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.local_servers import is_own_machine

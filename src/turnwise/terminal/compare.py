@@ -38,13 +38,12 @@ from turnwise.rules.provider_tool_costs import billed_apart
 from turnwise.running.tools import Tool
 from turnwise.running.watcher_events import FrameSeen, RequestFinished, RequestStarted, WatcherEvent
 from turnwise.settings.options import RunSettings
-from turnwise.terminal.command_options import options_of_compare
-from turnwise.terminal.completion import complete_models
+from turnwise.terminal.command_options import complete_models, options_of_compare
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import USAGE, as_one_line
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
-from turnwise.terminal.shown_turns import Stop
+from turnwise.terminal.single_run import Stop
 from turnwise.terminal.usage import json_of, short_cost
 from turnwise.tools.workspace import workspace_tools
 from turnwise.vocab import (

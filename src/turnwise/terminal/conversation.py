@@ -14,34 +14,30 @@ from turnwise.agent.resume_lookup import is_left
 from turnwise.agent.run_options import RunOptions
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
-from turnwise.coding_agent.asked_calls import is_attended
+from turnwise.coding_agent.asked_calls import dropped_line, is_attended, pending_of
 from turnwise.coding_agent.choice import NoModel
 from turnwise.coding_agent.interruptible_run import InterruptibleRun, typed_parts
-from turnwise.coding_agent.last_exchange import SessionSpent, exchange_lines, last_exchange
+from turnwise.coding_agent.last_exchange import SessionSpent, exchange_lines, last_exchange, when_said
 from turnwise.coding_agent.left_turns import find_left, furnish_left, left_line
 from turnwise.coding_agent.model_names import Doubts, ModelsAtHand, Offers, another_model, choice_of
 from turnwise.coding_agent.options import Given
-from turnwise.coding_agent.pending_calls import dropped_line, pending_of
 from turnwise.coding_agent.permissions import rule_said
 from turnwise.coding_agent.prompts import CliPrompt
-from turnwise.coding_agent.remedies import FailedModel
+from turnwise.coding_agent.run_events import FailedModel
 from turnwise.coding_agent.run_servers import open_servers, servers_of_run
 from turnwise.coding_agent.text import clean_row, shortened, visible_line
-from turnwise.coding_agent.times import when_said
 from turnwise.coding_agent.undo_changes import find_turn_back, is_of_diff, lines_of, results_of, take_back
 from turnwise.coding_agent.workplace import Workplace, furnish, session_key, with_whole_id
 from turnwise.errors import CallerError, ToolFault
 from turnwise.journal.journal import Journal, SessionRow, journal_path
 from turnwise.rules.permissions import PermissionRule
 from turnwise.terminal.failures import complain
-from turnwise.terminal.prompt_ends import PromptLeft, PromptStopped, cancelling
+from turnwise.terminal.pager import PromptLeft, PromptStopped, cancelling
 from turnwise.terminal.screen import Screen
-from turnwise.terminal.shown_turns import Ran, resume_turn, run_turn
-from turnwise.terminal.single_run import cannot_go_on, show_end
-from turnwise.terminal.tab_completion import completer
+from turnwise.terminal.single_run import Ran, cannot_go_on, resume_turn, run_turn, show_end
 from turnwise.terminal.terminal import Terminal, confirm_at_terminal
 from turnwise.terminal.undoing import is_confirmed
-from turnwise.terminal.words import COMMANDS, OTHER_NAMES, TypedWords, command_of, unknown_said
+from turnwise.terminal.words import COMMANDS, OTHER_NAMES, TypedWords, command_of, completer, unknown_said
 from turnwise.vocab import text_of
 from turnwise.vocab.file_names import shown_name
 
@@ -271,14 +267,14 @@ class Chat:
     def _server_prompts(self) -> Mapping[str, str]:
         if not self._servers.toolsets:
             return {}
-        from turnwise.terminal.mcp_prompts import prompt_names
+        from turnwise.terminal.words import prompt_names
 
         return prompt_names(self._servers.toolsets)
 
     def _is_server_prompt(self, line: str) -> bool:
         if not self._servers.toolsets:
             return False
-        from turnwise.terminal.mcp_prompts import is_prompt
+        from turnwise.terminal.words import is_prompt
 
         return is_prompt(line, servers=self._servers.toolsets)
 
@@ -286,7 +282,7 @@ class Chat:
         """What a prompt of an MCP server says (`/git:review branch=main`); empty where it failed, None: it is none."""
         if not self._servers.toolsets:
             return None
-        from turnwise.terminal.mcp_prompts import filled_prompt
+        from turnwise.terminal.words import filled_prompt
 
         try:
             return await filled_prompt(text, servers=self._servers.toolsets)
@@ -322,7 +318,7 @@ class Chat:
         for name, summary in COMMANDS.items():
             self._terminal.say(f"  {name:<13} {summary}")
         if self._servers.toolsets:
-            from turnwise.terminal.mcp_prompts import prompt_lines
+            from turnwise.terminal.words import prompt_lines
 
             for line in prompt_lines(self._servers.toolsets):
                 self._terminal.say(clean_row(line))

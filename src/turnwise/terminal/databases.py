@@ -1,17 +1,28 @@
 """The database of `worker`, `submit`, `status` and `cancel`."""
 
 import os
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast, get_args
 
 import click
+import msgspec
 
+from turnwise.agent.formatting import many
 from turnwise.base.clock import SystemClock
 from turnwise.base.extras import require_extras
+from turnwise.coding_agent.asked_calls import ALL, check_shown, decide, marked
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 from turnwise.journal.journal import DATABASES, Journal, journal_path
-from turnwise.terminal.failures import FAILED, Failure, complain
+from turnwise.settings.options import RunSettings
+from turnwise.terminal.command_options import options_of_limits
+from turnwise.terminal.failures import FAILED, Failure, as_one_line, complain
+from turnwise.terminal.last_line import EndsWithLine
+from turnwise.terminal.rows import say
+from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import Effect
 from turnwise.vocab.file_names import is_text
 
 if TYPE_CHECKING:
@@ -103,3 +114,244 @@ def read_journal(read: Callable[[Journal], Read]) -> tuple[Read, int]:
         for note in (damage, *journal.notes):
             complain(note)
         return read(journal), FAILED
+
+
+# `turnwise submit`: have a worker run a turn.
+
+
+HIGHEST = 1_000_000
+
+SUBMIT_EPILOG = """\b
+Examples:
+  turnwise submit --agent helper "sum up the report"
+  turnwise submit --agent helper --session "$SESSION" "and in French?"
+  turnwise submit --agent coder --needs folder:/srv/x --priority 5 "fix the tests"
+  turnwise submit --agent helper --label user=42 "what did I order?"
+  turnwise submit --agent coder --effect read --max-cost 0.20 "what is slow here?"
+
+These options can only narrow what the agent may do. If no worker accepts the turn, it waits, and `turnwise status` says why.
+
+\b
+
+It prints the session's id and does not wait: `turnwise status SESSION --follow` does.
+Exit codes: 0 submitted; 1 the database failed; 2 wrong use, or no such session."""
+
+
+@click.command(cls=EndsWithLine, epilog=SUBMIT_EPILOG)
+@click.argument("prompt")
+@database_option
+@click.option("--agent", required=True, metavar="NAME", help="The agent, as workers call it.")
+@click.option("--session", default="", metavar="ID", help="Continue this session. [default: a new one]")
+@click.option(
+    "--priority",
+    type=click.IntRange(-HIGHEST, HIGHEST),
+    default=0,
+    metavar="N",
+    help="Turns with a higher priority begin first. [default: 0]",
+)
+@click.option(
+    "--needs", multiple=True, metavar="WHAT", help="Only workers that offer this run the turn. May be repeated."
+)
+@click.option(
+    "--model", default="", metavar="NAME", help="Another model of the agent's provider, if a worker allows it."
+)
+@click.option(
+    "--instructions",
+    default="",
+    metavar="TEXT",
+    help="Instructions to add after the agent's own, if a worker allows it.",
+)
+@click.option(
+    "--effect",
+    "effects",
+    multiple=True,
+    type=click.Choice(get_args(Effect)),
+    help="Only tools with this effect, or with none, may run. May be repeated.",
+)
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="A label that a new session keeps; the agent's `DepsFactory` gets it. May be repeated.",
+)
+@options_of_limits
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def submit_command(
+    prompt: str,
+    database: str | None,
+    agent: str,
+    session: str,
+    priority: int,
+    needs: tuple[str, ...],
+    model: str,
+    instructions: str,
+    effects: tuple[Effect, ...],
+    labels: tuple[str, ...],
+    settings: RunSettings,
+    as_json: bool,
+) -> None:
+    """Submit PROMPT as a turn that a worker runs, and print its session."""
+    if not prompt.strip():
+        raise Failure("the prompt is empty")
+    with as_one_line(), open_queue(database) as queue:
+        from turnwise.workers.turn_status import TurnWishes
+
+        wishes = TurnWishes(
+            model=model,
+            instructions=instructions,
+            effects=effects or None,
+            max_steps=settings.max_steps,
+            max_requests=settings.max_requests,
+            max_tokens=settings.max_tokens,
+            max_cost=settings.max_cost,
+            max_time=settings.max_time,
+            max_tool_calls=settings.max_tool_calls,
+        )
+        found = queue.submit(
+            prompt, agent=agent, session=session, priority=priority, needs=needs, wishes=wishes, labels=_labels(labels)
+        )
+        text = msgspec.json.encode({"session": found}).decode() if as_json else found
+        sys.stdout.write(f"{text}\n")
+
+
+def _labels(given: Sequence[str]) -> dict[str, str]:
+    """`user=42` each. Raises Failure for one without a name, and for a name that comes twice."""
+    labels = dict[str, str]()
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not name or not equals:
+            raise Failure(f"`--label {one}` names no text: write `--label NAME=TEXT`, `--label user=42`")
+        if name in labels:
+            raise Failure(f"`--label {name}=...` was given twice")
+        labels[name] = value
+    return labels
+
+
+# `turnwise answer`: answer what a turn asks that a worker runs.
+
+
+ANSWER_EPILOG = """\b
+Examples:
+  turnwise status 019aa1b2c3d4e5f60718293a4b
+  turnwise answer 019aa1b2c3d4e5f60718293a4b --approve call_1@3f9a0c27be51
+  turnwise answer 019aa1b2c3d4e5f60718293a4b --deny all --because "not on a Friday"
+  turnwise answer 019aa1b2c3d4e5f60718293a4b --reply call_2@5b11f08c93d2 "the red one"
+  turnwise answer 019aa1b2c3d4e5f60718293a4b --approve helper/call_1@80d2be0f6a14
+
+`turnwise status SESSION` shows the asks. Behind each id stands a mark of all that would run or is asked: --approve and --reply
+take it with this mark only, and show the asks otherwise. The turn continues once all are answered, on any worker that has its
+agent. A sub-agent continues once its own questions are answered; its path stands before the call.
+
+\b
+Exit codes:
+  0  the answers are recorded
+  1  the database failed
+  2  wrong use, nothing of the session waits, or it was answered before"""
+
+
+@click.command(cls=EndsWithLine, epilog=ANSWER_EPILOG)
+@click.argument("session")
+@database_option
+@click.option(
+    "--approve", multiple=True, metavar="ID", help="Let this call run, or `all`: ID@MARK, as shown. May be repeated."
+)
+@click.option("--deny", multiple=True, metavar="ID", help="Do not let this call run, or `all`. May be repeated.")
+@click.option("--because", default="", metavar="TEXT", help="What the model is told with a denial.")
+@click.option(
+    "--reply",
+    nargs=2,
+    multiple=True,
+    metavar="ID TEXT",
+    help="Answer this question: ID@MARK, as shown. May be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def answer_command(
+    session: str,
+    database: str | None,
+    approve: tuple[str, ...],
+    deny: tuple[str, ...],
+    because: str,
+    reply: tuple[tuple[str, str], ...],
+    as_json: bool,
+) -> None:
+    """Answer what a turn of SESSION asks. The first answer to a call counts."""
+    if not (approve or deny or reply):
+        raise Failure(
+            f"say what the answer is: `--approve`, `--deny` or `--reply`; `turnwise status {session}` shows the asks"
+        )
+    with as_one_line(), open_queue(database) as queue:
+        from turnwise.workers.ask_answers import answer, check_asked, open_asks
+
+        found = open_asks(queue, session)
+        answered = {one.approval.call_id for one in found.answers}
+        known = {ask.call.id for ask in found.asked.asks}
+        named = {*[marked(one, known=known)[0] for one in (*approve, *[id for id, _ in reply])], *deny}
+        check_asked(named, found=found)
+        approvals = answers_of(found.asked.asks, approve=approve, deny=deny, because=because, reply=reply)
+        approvals = [one for one in approvals if one.call_id in named or one.call_id not in answered]
+        left = answer(queue, session, approvals, clock=SystemClock())
+    said = {"session": session, "answered": [one.call_id for one in approvals], "open": left}
+    then = "the turn goes on" if left <= 0 else f"{many(left, 'ask')} still open"
+    text = f"{many(len(approvals), 'answer')}; {then}"
+    sys.stdout.write(f"{msgspec.json.encode(said).decode() if as_json else text}\n")
+
+
+def answers_of(
+    asks: Sequence[OneAsk],
+    *,
+    approve: Sequence[str],
+    deny: Sequence[str],
+    because: str,
+    reply: Sequence[tuple[str, str]],
+) -> list[Approval]:
+    """One approval for each ask that is named. Raises CallerError where one is named twice, or is of another kind."""
+    known = {ask.call.id for ask in asks}
+    questions = {ask.call.id: ask for ask in asks if ask.kind == "question"}
+    replies = [(*marked(id, known=known), text) for id, text in reply]
+    replied = {id for id, _, _ in replies}
+    approved = {marked(one, known=known)[0] for one in approve}
+    if strange := [id for id, _, _ in replies if id not in questions]:
+        raise Failure(f"--reply `{strange[0]}`: no such question waits" + _there(questions))
+    if len(replied) < len(reply) or replied & {*approved, *deny}:
+        raise Failure("a question takes one answer: leave the others out")
+    show = partial(say, as_it_is=True)
+    marks = {id: mark for id, mark, _ in replies}
+    check_shown([*questions.values()], allowed=replied, marks=marks, show=show, option="--reply")
+    rest = [ask for ask in asks if ask.call.id not in replied]
+    if ALL in approved:
+        rest = [ask for ask in rest if ask.kind == "approval" or ask.call.id in deny]
+    decided = decide(rest, approve=approve, deny=deny, show=show) if approve or deny else ()
+    told = [msgspec.structs.replace(one, text=because) if one.verdict == "deny" else one for one in decided]
+    return told + [
+        Approval(call_id=id, verdict="allow", text=text, digest=questions[id].digest) for id, _, text in replies
+    ]
+
+
+def _there(questions: dict[str, OneAsk]) -> str:
+    return f"; there are {', '.join(questions)}" if questions else ""
+
+
+# `turnwise cancel`: end the turns of a session, wherever they run.
+
+
+CANCEL_EPILOG = """\b
+Examples:
+  turnwise cancel 019aa1b2c3d4e5f60718293a4b
+
+Waiting turns end at once. A running turn is ended by its worker. Exit codes: 0 done; 1 no turn of the session was open, or the
+database failed; 2 wrong use."""
+
+
+@click.command(cls=EndsWithLine, epilog=CANCEL_EPILOG)
+@click.argument("session")
+@database_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def cancel_command(session: str, database: str | None, as_json: bool) -> None:
+    """Cancel the turns of SESSION that wait or run."""
+    with as_one_line(), open_queue(database) as queue:
+        count = queue.cancel(session)
+        said = {"session": session, "cancelled": count}
+        sys.stdout.write(f"{msgspec.json.encode(said).decode() if as_json else many(count, 'turn')}\n")
+    if not count:
+        sys.exit(FAILED)

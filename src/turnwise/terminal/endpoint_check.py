@@ -18,7 +18,7 @@ from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.asked_calls import is_attended
 from turnwise.coding_agent.choice import Choice, NoModel, choose
-from turnwise.coding_agent.folder import settings_of_run
+from turnwise.coding_agent.repository import settings_of_run
 from turnwise.coding_agent.text import clean, clean_line, shortened, style
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import Endpoint
@@ -51,7 +51,7 @@ from turnwise.settings.endpoint_rows import ENDPOINTS
 from turnwise.settings.settings import RunSettings, read_layers
 from turnwise.settings.user_settings import lines_of
 from turnwise.terminal.exit_codes import CANCELLED, CHECK_CODES
-from turnwise.terminal.prompt_ends import cancelling
+from turnwise.terminal.pager import cancelling
 from turnwise.terminal.terminal import Terminal
 from turnwise.vocab import Usage
 from turnwise.wire.profiles import Profile, builtin_profiles, parse_profiles

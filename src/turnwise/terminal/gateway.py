@@ -205,7 +205,7 @@ def _tell(listening: "BoundSocket", *, as_json: bool) -> None:
 def report(provider: str | None, model: str | None, since: str | None, as_json: bool) -> None:
     """Show what the gateway mended, for the vendor."""
     with as_one_line():
-        from turnwise.terminal.repair_report import show_report
+        from turnwise.terminal.gateway_check import show_report
 
         show_report(provider=provider, model=model, since=since, as_json=as_json)
 

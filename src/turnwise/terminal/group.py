@@ -4,6 +4,7 @@ import difflib
 import importlib
 import io
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,35 +13,113 @@ from typing import TextIO
 import click
 
 from turnwise._version import __version__
+from turnwise.coding_agent.text import clean
 from turnwise.terminal.exit_codes import CANCELLED, EXIT_CODES
 from turnwise.terminal.failures import BUG, FAILED, NO_TEXT, USAGE, Failure, bug_line, complain
-from turnwise.terminal.hints import PROMPT_OPTIONS
 from turnwise.vocab.file_names import is_text
 
+# What is said to a prompt that was given as other programs take it: `turnwise "explain this"`, `-p "explain this"`.
+
+
+PROMPT_OPTIONS = frozenset({"-p", "--print", "--prompt"})  # how other agents take one
+MOST = 200  # characters of what was typed that are said again
+
+
+class TakesPrompts(click.Command):
+    """A command that says what the line would be where a prompt was meant for `turnwise run`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        typed = list(args)
+        ctx.allow_extra_args = True
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in PROMPT_OPTIONS:
+                raise
+            name = error.option_name
+            words = [part for word in typed for part in _without(name, word)]
+            raise click.UsageError(f"no option `{name}`; {hint(self, words)}") from None
+        if rest and not ctx.resilient_parsing:
+            raise click.UsageError(f"a session begins without a prompt; {hint(self, typed)}")
+        return rest
+
+
+def hint(command: click.Command, typed: Sequence[str]) -> str:
+    """`to give a prompt: turnwise run -m M "hello"`."""
+    return f"to give a prompt: {run_line(command, typed)}"
+
+
+def run_line(command: click.Command, typed: Sequence[str]) -> str:
+    """The line with `run` that was meant: its options as they were typed, then all other words as one prompt."""
+    options, words = _told_apart(command, typed)
+    prompt = clean(quoted(" ".join(words)))
+    line = " ".join(["turnwise run", *([shlex.join(options)] if options else []), *([prompt] if words else ['"..."'])])
+    return line if len(line) <= MOST else 'turnwise run "..."'
+
+
+def quoted(text: str) -> str:
+    """In quotes for a shell, also where it needs none."""
+    safe = shlex.quote(text)
+    return f'"{text}"' if safe == text else safe
+
+
+def _told_apart(command: click.Command, typed: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options with their values, and the words that belong to none."""
+    takes_value = {
+        name: isinstance(param, click.Option) and not param.is_flag and not param.count
+        for param in command.params
+        for name in (*param.opts, *param.secondary_opts)
+    }
+    options: list[str] = []
+    words: list[str] = []
+    left = iter(typed)
+    for word in left:
+        if word == "--":
+            words += left
+        elif not word.startswith("-") or word == "-":
+            words.append(word)
+        else:
+            options.append(word)
+            if takes_value.get(word) and (value := next(left, None)) is not None:
+                options.append(value)
+    return options, words
+
+
+def _without(name: str, word: str) -> list[str]:
+    """`-p` falls away; of `--prompt=hi` and `-phi` the prompt stays."""
+    if word == name:
+        return []
+    glued = f"{name}=" if name.startswith("--") else name
+    return [word.removeprefix(glued)] if word.startswith(glued) and not (glued == name and word[:2] == "--") else [word]
+
+
 COMMANDS = {
-    "chat": ("turnwise.terminal.chat", "Talk with a model that works in this folder; `turnwise` alone does it."),
+    "chat": ("turnwise.terminal.run", "Talk with a model that works in this folder; `turnwise` alone does it."),
     "run": ("turnwise.terminal.run", "Give a prompt; the model works in this folder and answers."),
-    "resume": ("turnwise.terminal.resume", "Continue turns whose process died."),
+    "resume": ("turnwise.terminal.run", "Continue turns whose process died."),
     "decode": ("turnwise.terminal.decode", "Say what recorded provider streams hold."),
-    "undo": ("turnwise.terminal.undo", "Take back what the last turn changed in files."),
+    "undo": ("turnwise.terminal.run", "Take back what the last turn changed in files."),
     "sessions": ("turnwise.terminal.sessions", "List, show, fork and delete the sessions kept so far."),
-    "replay": ("turnwise.terminal.replay", "Run a session again from its journal, without any request."),
+    "replay": ("turnwise.terminal.run", "Run a session again from its journal, without any request."),
     "usage": ("turnwise.terminal.usage", "Show how many requests were sent, what for, and what they cost."),
-    "models": ("turnwise.terminal.models_command", "List models: limits, prices, and what a server offers."),
+    "models": ("turnwise.terminal.check", "List models: limits, prices, and what a server offers."),
     "compare": ("turnwise.terminal.compare", "Give a prompt to several models, side by side."),
-    "doctor": ("turnwise.terminal.doctor", "Check what a run needs, and say what to do."),
+    "doctor": ("turnwise.terminal.check", "Check what a run needs, and say what to do."),
     "check": ("turnwise.terminal.check", "Ask an endpoint a dozen small things: what works, what turnwise heals."),
     "mcp": ("turnwise.terminal.mcp", "List, add, remove and test MCP servers, or be one."),
     "gateway": ("turnwise.terminal.gateway", "Serve your models to any client; broken streams arrive whole."),
-    "acp": ("turnwise.terminal.acp", "Serve an editor that speaks the Agent Client Protocol."),
+    "acp": ("turnwise.terminal.mcp", "Serve an editor that speaks the Agent Client Protocol."),
     "worker": ("turnwise.terminal.worker", "Run the turns that wait in a database, with the agents you name."),
-    "submit": ("turnwise.terminal.submit", "Have a worker run a turn."),
+    "submit": ("turnwise.terminal.databases", "Have a worker run a turn."),
     "status": ("turnwise.terminal.status", "Show the turns that were submitted, and what they wait for."),
-    "answer": ("turnwise.terminal.answer", "Answer what a turn asks that a worker runs, from any machine."),
-    "cancel": ("turnwise.terminal.cancel", "End the turns of a session, wherever they run."),
+    "answer": ("turnwise.terminal.databases", "Answer what a turn asks that a worker runs, from any machine."),
+    "cancel": ("turnwise.terminal.databases", "End the turns of a session, wherever they run."),
     "lab": ("turnwise.terminal.lab", "Serve a scripted provider on this machine."),
-    "completion": ("turnwise.terminal.completion", "Print what a shell needs to complete turnwise's words by Tab."),
-    "demo": ("turnwise.terminal.demo", "Show the five incidents turnwise comes from, without any key."),
+    "completion": (
+        "turnwise.terminal.command_options",
+        "Print what a shell needs to complete turnwise's words by Tab.",
+    ),
+    "demo": ("turnwise.terminal.lab", "Show the five incidents turnwise comes from, without any key."),
 }
 
 EPILOG = f"""\b
@@ -107,7 +186,6 @@ class LazyGroup(click.Group):
 
     def _no_command(self, args: list[str], *, ctx: click.Context) -> str:
         """What is said of a word that is no command: it is misspelt, or the first of a prompt."""
-        from turnwise.terminal.hints import hint
 
         run = self.get_command(ctx, "run")
         assert run is not None

@@ -1,18 +1,27 @@
 """`turnwise lab`: the scripted provider as a server for anybody's agents."""
 
 import asyncio
+import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from turnwise.agent.formatting import many
 from turnwise.coding_agent.text import style
 from turnwise.lab import Lab
 from turnwise.terminal.command_options import FiniteRange
 from turnwise.terminal.failures import as_one_line
+from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
+from turnwise.terminal.screen import Screen
+
+if TYPE_CHECKING:
+    from turnwise.lab.demo import IncidentRow
 
 LAB_EPILOG = """\b
 Examples:
@@ -104,3 +113,102 @@ def _judged_as(lab: Lab, *, profile: str) -> str:
     return (
         f"Chat Completions requests are judged by {many(len(dialect.rules), 'rule')} of `{profile}` (docs/dialects.md)"
     )
+
+
+# `turnwise demo`: the five incidents, naive loop and turnwise side by side, then one turn live. No key, no network.
+
+
+DEMO_EPILOG = """\b
+Everything runs on this machine: a scripted provider on 127.0.0.1, real HTTP, real files in a temporary folder.
+Not tried with a live model: a real model may say something else than the script.
+Exit code: 0 if everything was as promised, else 1."""
+
+
+@click.command(cls=EndsWithLine, epilog=DEMO_EPILOG)
+@click.option("--json", "as_json", is_flag=True, help="The rows as one JSON object a line, without the live turn.")
+def demo_command(as_json: bool) -> None:
+    """Show the five incidents that turnwise comes from, each with a naive loop and with turnwise, then one turn live."""
+    sys.exit(asyncio.run(play_all(as_json=as_json)))
+
+
+async def play_all(*, as_json: bool) -> int:
+    from turnwise.lab.demo import INCIDENTS, play
+
+    rows: list[IncidentRow] = []
+    for incident in INCIDENTS:
+        row = await play(incident)
+        rows.append(row)
+        if as_json:
+            sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
+    if not as_json:
+        show_rows(rows)
+    wrong = [f"{row.title}: {row.turnwise.wrong}" for row in rows if row.turnwise.wrong]
+    live = None if as_json else await play_live()
+    wrong += [live] if live else []
+    for line in wrong:
+        click.echo(f"{style('not as promised:', 'red', 'bold', stream=sys.stderr)} {line}", err=True)
+    if not as_json and not wrong:
+        click.echo(style("\nAll as promised.", "green", "bold"))
+    return 1 if wrong else 0
+
+
+def show_rows(rows: "Sequence[IncidentRow]") -> None:
+    """One block an incident: what happened, requests, tokens; naive first."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title="Five incidents, each with a naive loop and with turnwise (same scripted provider, real HTTP, real files)",
+        title_style="bold",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_lines=False,
+        pad_edge=False,
+    )
+    table.add_column("loop", no_wrap=True)
+    table.add_column("what happened", ratio=1)
+    table.add_column("requests", justify="right")
+    table.add_column("tokens", justify="right")
+    for row in rows:
+        table.add_row("", Text(row.title, style="bold"), "", "")
+        for loop, outcome in (("naive", row.naive), ("turnwise", row.turnwise)):
+            is_well = loop == "turnwise" and outcome.wrong is None
+            mark, colour = ("✓", "green") if is_well else ("✗", "red")
+            said = outcome.said if outcome.wrong is None else f"{outcome.said}; BUT {outcome.wrong}"
+            table.add_row(
+                Text(f"{mark} {loop}", style=colour), Text(said), str(outcome.requests), f"{outcome.tokens:,}"
+            )
+        table.add_section()
+    console = Console()
+    # What is no terminal is as wide as COLUMNS says.
+    (console if console.is_terminal else Console(width=shutil.get_terminal_size((120, 24)).columns)).print(table)
+
+
+async def play_live() -> str | None:
+    """One turn on a real file, shown as it happens. What was not as promised, or None."""
+    from turnwise.lab import Lab
+    from turnwise.lab.demo import agent_for, new_folder
+
+    click.echo(style("\nOne turn, live: 'Set the status in notes.txt to done.'", "bold"))
+    async with Lab(chunk_delay_s=0.02) as lab:
+        with new_folder() as name:
+            path = Path(name, "notes.txt")
+            click.echo(f"  notes.txt before: {_text_in(path)}")
+            screen = Screen(notes=sys.stdout, follows=True)
+            try:
+                result = await agent_for("anthropic_messages:read-edit-answer", lab=lab, folder=path.parent).run(
+                    "Set the status in notes.txt to done.", watch=screen
+                )
+            finally:
+                screen.close()
+            click.echo(f"  notes.txt after: {_text_in(path)}")
+            click.echo(f"  {result.steps} steps, {result.requests} requests reported, {lab.count()} received")
+            if _text_in(path) != "status: done" or not result.requests == lab.count() == 3:
+                return "the live turn did not edit the file in 3 requests"
+    return None
+
+
+def _text_in(path: Path) -> str:
+    return path.read_text(encoding="utf-8").strip()

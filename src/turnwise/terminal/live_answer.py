@@ -10,8 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from turnwise.terminal.markdown_blocks import LOOKED_AT, Blocks, MarkdownBlock
-from turnwise.terminal.rendering import MAX_CHARACTERS, Page, Renderer, is_plain
+from turnwise.terminal.rendering import LOOKED_AT, MAX_CHARACTERS, Blocks, MarkdownBlock, Page, Renderer, is_plain
 from turnwise.terminal.rows import Rows
 
 MOST_ROWS = 60  # of a block that gives way: more is no longer read where it stands

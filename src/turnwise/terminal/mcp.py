@@ -21,8 +21,7 @@ from turnwise.coding_agent.text import clean_line, shortened, style
 from turnwise.errors import CallerError
 from turnwise.settings.mcp_files import NamedServer, check_server_name, is_web_address, shown
 from turnwise.settings.user_settings import add_server, remove_server
-from turnwise.terminal.command_options import options_of_serving
-from turnwise.terminal.completion import complete_models
+from turnwise.terminal.command_options import complete_models, options_of_editors, options_of_serving
 from turnwise.terminal.failures import FAILED, as_one_line
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
@@ -316,3 +315,41 @@ def _write_json(value: Mapping[str, object]) -> None:
     told = {name: json_text(one) if isinstance(one, str) else one for name, one in value.items()}
     sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
     sys.stdout.flush()
+
+
+# `turnwise acp`: the agent of an editor that speaks the Agent Client Protocol.
+
+
+ACP_EPILOG = """\b
+Examples:
+  turnwise acp -m anthropic:claude-sonnet-5
+  turnwise acp -m ollama:qwen3:8b --ask-timeout 600
+
+\b
+An editor starts this command and speaks with it over its standard input and output. docs/acp.md has the settings
+of Zed, JetBrains and Neovim. Exit codes: 0 the editor has ended it; 2 wrong use, or the extra is missing."""
+
+
+@click.command(epilog=ACP_EPILOG)
+@options_of_editors
+def acp_command(**options: object) -> None:
+    """Serve an editor that speaks the Agent Client Protocol (Zed, JetBrains, Neovim and others).
+
+    The options hold for each session that the editor opens. The editor says where each one works, and asks you before files
+    change and commands run.
+    """
+    with as_one_line():
+        require_extras("editors", "workspace")
+        from turnwise.base.clock import SystemClock
+        from turnwise.base.threads import run_to_end
+        from turnwise.editors.acp.service import serve
+        from turnwise.journal.journal import Journal, journal_path
+        from turnwise.telemetry.telemetry import telemetry_of
+
+        telemetry_of(os.environ)  # what is missing for it is said now, and not to each session
+        if sys.stdin.isatty():
+            say("an editor starts this command; waiting for its messages on standard input (Ctrl-C ends it)")
+        given = cast("Given", {**options, "cwd": None, "go_on": False, "session": None, "plain": True})
+        clock = SystemClock()
+        with Journal(journal_path(os.environ), clock=clock) as journal:
+            run_to_end(serve(given=given, journal=journal, clock=clock, env=os.environ))

@@ -15,8 +15,8 @@ from turnwise.agent.models import ON_THE_COMMAND_LINE, ModelName, find_profile, 
 from turnwise.base.clock import SystemClock
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.choice import address_in, address_of_family
-from turnwise.coding_agent.folder import settings_of_run
 from turnwise.coding_agent.model_names import offered_by
+from turnwise.coding_agent.repository import settings_of_run
 from turnwise.coding_agent.text import clean_line, visible_line
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.journal.prices import Prices, prices_of_layers
@@ -26,7 +26,7 @@ from turnwise.settings.catalogue import LimitRow, ModelEnd, builtin_catalogue, f
 from turnwise.settings.settings import FILE, RunSettings, read_layers
 from turnwise.terminal.failures import FAILED, complain
 from turnwise.terminal.rows import say
-from turnwise.terminal.tables import Column, fitting, lines_of_table, width_of
+from turnwise.terminal.usage import Column, fitting, lines_of_table, width_of
 from turnwise.wire.model_lists import OfferedModel
 from turnwise.wire.profiles import Profile, builtin_profiles
 

@@ -15,7 +15,7 @@ from turnwise.base.clock import SystemClock, Timer
 from turnwise.coding_agent.choice import Choice
 from turnwise.coding_agent.last_exchange import prompt_of, started_of
 from turnwise.coding_agent.progress_line import WaitBounds
-from turnwise.coding_agent.remedies import FailedModel
+from turnwise.coding_agent.run_events import FailedModel
 from turnwise.coding_agent.text import clean, clean_line, short_id, shortened, style, visible_line
 from turnwise.errors import CallerError
 from turnwise.replay.playback import Difference, SessionPlayer, TurnPlayer, step_of

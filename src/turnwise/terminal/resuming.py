@@ -12,7 +12,7 @@ from turnwise.coding_agent.asked_calls import is_attended
 from turnwise.coding_agent.last_exchange import exchange_line, last_exchange
 from turnwise.coding_agent.left_turns import FolderGone, find_left, folder_of, furnish_left, interrupted_rows, left_line
 from turnwise.coding_agent.options import Given
-from turnwise.coding_agent.remedies import FailedModel
+from turnwise.coding_agent.run_events import FailedModel
 from turnwise.coding_agent.run_servers import servers_of_run
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, SessionRow, journal_path
@@ -21,8 +21,7 @@ from turnwise.terminal.events import JsonLines
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import USAGE, complain
 from turnwise.terminal.screen import Screen
-from turnwise.terminal.shown_turns import Face, resume_turn
-from turnwise.terminal.single_run import note, run_shown, show_ran, terminal_for
+from turnwise.terminal.single_run import Face, note, resume_turn, run_shown, show_ran, terminal_for
 from turnwise.terminal.terminal import confirm_at_terminal
 from turnwise.vocab.file_names import shown_name
 

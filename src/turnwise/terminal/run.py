@@ -1,16 +1,23 @@
 """`turnwise run`: one prompt, one turn, in one folder. The options only: what runs is imported when it does."""
 
 import sys
+from pathlib import Path
 from typing import Unpack
 
 import click
 
 from turnwise.coding_agent.options import Given
-from turnwise.terminal.command_options import shared_options
-from turnwise.terminal.exit_codes import EXIT_CODES
+from turnwise.terminal.command_options import ALLOW, ASK_SECONDS, MCP_FILES, complete_sessions, shared_options
+from turnwise.terminal.exit_codes import EXIT_CODES, REPLAY_DIFFERS
 from turnwise.terminal.failures import as_one_line
-from turnwise.terminal.hints import TakesPrompts
-from turnwise.terminal.last_line import EndsWithLine, write_no_result
+from turnwise.terminal.group import TakesPrompts
+from turnwise.terminal.last_line import (
+    EndsWithLine,
+    write_no_replay,
+    write_no_result,
+    write_no_resume,
+    write_nothing_taken_back,
+)
 
 RUN_EPILOG = f"""\b
 Examples:
@@ -80,4 +87,235 @@ def run_command(
             unattended=unattended,
             as_json=as_json,
         )
+    sys.exit(code)
+
+
+# `turnwise` at a terminal: a plain interactive session, turn after turn. The options only, as in `run`.
+
+
+CHAT_EPILOG = """\b
+Examples:
+  turnwise -m anthropic:claude-sonnet-5
+  turnwise --continue
+  turnwise chat --allow write --network
+  turnwise chat -m openai_chat:my-model --base-url http://127.0.0.1:8000/v1
+
+`turnwise` alone is `turnwise chat`. Inside: /help."""
+
+
+@click.command(cls=TakesPrompts, epilog=CHAT_EPILOG)
+@shared_options
+def chat_command(**given: Unpack[Given]) -> None:
+    """Talk with a model that works in this folder, at a terminal: prompt after prompt, with history.
+
+    It may read inside the folder; turnwise asks you before it writes files or runs commands, or use --allow.
+    """
+    with as_one_line():
+        from turnwise.terminal.conversation import converse
+
+        converse(given)
+
+
+# `turnwise resume`: go on with turns that a dead process has left. The options only: what runs is imported when it does.
+
+
+RESUME_EPILOG = f"""\b
+Examples:
+  turnwise resume
+  turnwise resume 3f2a9c1e
+  turnwise resume 3f2a9c1e --json | tail -1
+  turnwise resume 3f2a9c1e --take-over
+  turnwise resume --all
+  turnwise resume --all --unattended
+  turnwise run --continue "and now add a test"
+
+Finished requests and calls are not repeated. A request that was under way is sent again and may be billed twice. If a call
+may have run, the model is told so, unless running it twice does no harm. An open question is asked again for the rest of its
+time, and then denied. Without a terminal it is left for later: `turnwise run --session ID --approve all` shows it and how to
+allow it; or --deny.
+
+\b
+Exit codes:
+{EXIT_CODES}
+
+2 too if there is nothing to resume, or the session is running. With --all: 0 if there was nothing to resume, else the code of the
+first turn that did not end with 0; a folder that is gone and a session that somebody else has resumed do not count."""
+
+
+@click.command(cls=EndsWithLine, ends_with=write_no_resume, epilog=RESUME_EPILOG)
+@click.argument("session", required=False, shell_complete=complete_sessions)
+@click.option("--all", "takes_all", is_flag=True, help="Every interrupted session, one after the other.")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="The process is gone, though turnwise cannot see it: it ran before the last boot, or in another container.",
+)
+@click.option("--base-url", metavar="URL", help="Endpoint URL, if it has moved or had a query (which is not saved).")
+@click.option("--api-key-env", metavar="NAME", help="The variable that holds the key, if it is another one now.")
+@ALLOW
+@click.option(
+    "--ask-timeout",
+    type=ASK_SECONDS,
+    metavar="SECONDS",
+    help="How long you are waited for at questions that were open. [default: what is left of their time]",
+)
+@click.option("--network", is_flag=True, help="Let commands use the network.")
+@click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox.")
+@MCP_FILES
+@click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of folders below as instructions.")
+@click.option("--unattended", is_flag=True, help="Leave questions for later, even at a terminal.")
+@click.option("--plain", is_flag=True, help="Show answers as they were written, not rendered.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object a line; the last is the result, with --all the summary."
+)
+def resume_command(
+    session: str | None,
+    takes_all: bool,
+    take_over: bool,
+    base_url: str | None,
+    api_key_env: str | None,
+    allow: tuple[str, ...],
+    ask_timeout: float | None,
+    network: bool,
+    no_sandbox: bool,
+    mcp: tuple[Path, ...],
+    no_agents_md: bool,
+    unattended: bool,
+    plain: bool,
+    as_json: bool,
+) -> None:
+    """Finish the turn of SESSION (an id, or its first or last letters) whose process died. Without SESSION it is this
+    folder's last interrupted session. After a restart of the machine, add --take-over.
+
+    The turn keeps its own model, limits, rules and folder; --allow adds to them. The other options are not saved with a session.
+    """
+    with as_one_line():
+        from turnwise.terminal.resuming import ResumeGiven, resume
+
+        given = ResumeGiven(
+            base_url=base_url,
+            api_key_env=api_key_env,
+            allow=allow,
+            ask_timeout=ask_timeout,
+            network=network,
+            no_sandbox=no_sandbox,
+            mcp=mcp,
+            no_agents_md=no_agents_md,
+            unattended=unattended,
+            plain=plain,
+            as_json=as_json,
+            take_over=take_over,
+        )
+        code = resume(session, takes_all=takes_all, given=given)
+    sys.exit(code)
+
+
+# `turnwise replay`: a session again, out of its journal or a file. The options only: what does it is imported then.
+
+
+MOST_STEP = 10_000
+REPLAY_EPILOG = f"""\b
+Examples:
+  turnwise replay 3f2a9c1e
+  turnwise replay 3f2a9c1e --turn 2 --until 3
+  turnwise replay 3f2a9c1e --live
+  turnwise replay 3f2a9c1e --json | tail -1
+  turnwise replay 3f2a9c1e --export bug.jsonl --hide "Jane Doe"
+  turnwise replay bug.jsonl
+
+\b
+Exit codes:
+  0    the same commands as recorded; or the file was written
+  1    the output could not be written, or something else failed
+  2    wrong use, no such session, a file that cannot be read
+  {REPLAY_DIFFERS}    today's code decides differently somewhere
+  130  cancelled"""
+
+
+@click.command(cls=EndsWithLine, ends_with=write_no_replay, epilog=REPLAY_EPILOG)
+@click.argument("session", metavar="SESSION|FILE", shell_complete=complete_sessions)
+@click.option("--turn", type=click.IntRange(min=1), help="Show this turn only; 1 is the first.")
+@click.option(
+    "--until",
+    type=click.IntRange(1, MOST_STEP),
+    metavar="STEP",
+    help="Stop behind this step of the turn (the last turn, unless --turn names one).",
+)
+@click.option("--live", is_flag=True, help="Show it at its original speed; long pauses are shortened.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last says whether all was the same.")
+@click.option("--plain", is_flag=True, help="Show answers as they are, not rendered.")
+@click.option(
+    "--export",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the session with its sub-agents into one new file, secrets replaced, and show nothing.",
+)
+@click.option("--hide", multiple=True, metavar="TEXT", help="With --export: replace this text, too. Repeatable.")
+def replay_command(
+    session: str,
+    turn: int | None,
+    until: int | None,
+    live: bool,
+    as_json: bool,
+    plain: bool,
+    export: Path | None,
+    hide: tuple[str, ...],
+) -> None:
+    """Run a session again from its journal, without a request and without a tool, and show it as it looked.
+
+    SESSION is an id, or its first or last letters; FILE is one that --export wrote. It shows where today's code decides
+    differently from the recording.
+    """
+    if export is not None and not export.name:
+        raise click.UsageError("--export needs the name of a file")
+    if export is not None and (turn or until or live):
+        raise click.UsageError("--export writes the whole session: leave out --turn, --until and --live")
+    if hide and export is None:
+        raise click.UsageError("--hide belongs to --export: nothing is hidden from yourself")
+    with as_one_line():
+        from turnwise.terminal.replaying import ReplayView, export_session, show_again
+
+        if export is not None:
+            export_session(session, file=export, hide=hide, as_json=as_json)
+            return
+        view = ReplayView(turn=turn, until=until, live=live, as_json=as_json, plain=plain)
+        same = show_again(session, view=view)
+    sys.exit(0 if same else REPLAY_DIFFERS)
+
+
+# `turnwise undo`: take back what a session's last turn changed in files. The options only: what does it is imported then.
+
+
+UNDO_EPILOG = """\b
+Examples:
+  turnwise undo
+  turnwise undo --yes
+  turnwise undo 3f2a9c1e
+  turnwise undo --json | jq .files
+
+Files that changed since then stay as they are. Changes by commands cannot be undone.
+
+Exit codes: 0 taken back, or as before already; 2 nothing to take back, or --yes is missing; 3 some files were left;
+130 you said no."""
+
+
+@click.command(cls=EndsWithLine, ends_with=write_nothing_taken_back, epilog=UNDO_EPILOG)
+@click.argument("session", required=False)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: the turn, and what happens to each file.")
+@click.option(
+    "--cwd",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder whose last session to undo.",
+)
+def undo_command(session: str | None, yes: bool, as_json: bool, cwd: Path | None) -> None:
+    """Undo the changes that tools made to files in SESSION's last turn; repeat it for the turn before.
+
+    SESSION is an id, or its first or last letters; without it the last session of this folder. turnwise shows what will
+    happen, and asks you.
+    """
+    with as_one_line():
+        from turnwise.terminal.undoing import undo
+
+        code = undo(session, folder=(cwd or Path.cwd()).resolve(), yes=yes, as_json=as_json)
     sys.exit(code)

@@ -14,7 +14,7 @@ from turnwise.agent.results import RunResult
 from turnwise.base.clock import Clock, SystemClock, Timer
 from turnwise.coding_agent.interruptible_run import ShownTurn, unseen
 from turnwise.coding_agent.progress_line import WaitBounds, Waiting
-from turnwise.coding_agent.remedies import FailedModel, describe_end, describe_fault
+from turnwise.coding_agent.run_events import FailedModel, describe_end, describe_fault
 from turnwise.coding_agent.text import (
     clean,
     clean_answer,

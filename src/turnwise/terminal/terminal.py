@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Protocol
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.text import clean_row, has_colour
-from turnwise.terminal.pager import Pages, page, plain_lines, scrolls_away
-from turnwise.terminal.prompt_ends import PromptLeft, PromptPutAside, PromptStopped, TypingPause
+from turnwise.terminal.pager import (
+    Pages,
+    PromptLeft,
+    PromptPutAside,
+    PromptStopped,
+    TypingPause,
+    page,
+    plain_lines,
+    scrolls_away,
+)
 from turnwise.terminal.rows import columns_of, fitted, say
 
 if TYPE_CHECKING:

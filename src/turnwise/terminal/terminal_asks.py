@@ -27,8 +27,7 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules
 from turnwise.running.approvals import Asking
 from turnwise.running.grants import Inspector
-from turnwise.terminal.pager import SPARE_ROWS, Pages, rows_of, scrolls_away
-from turnwise.terminal.prompt_ends import PromptLeft, PromptStopped
+from turnwise.terminal.pager import SPARE_ROWS, Pages, PromptLeft, PromptStopped, rows_of, scrolls_away
 from turnwise.terminal.rows import COLOUR, columns_of, fitted
 from turnwise.terminal.terminal import Terminal
 from turnwise.tools.workspace.paths import WorkspacePaths

@@ -11,7 +11,7 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from turnwise.terminal.prompt_ends import TypingPause
+from turnwise.terminal.pager import TypingPause
 
 MAX_READ = 64 * 1024
 

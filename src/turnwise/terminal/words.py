@@ -3,17 +3,36 @@
 import asyncio
 import contextlib
 import difflib
+import os
 import re
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import Protocol
+import shlex
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+from turnwise.agent.mcp_servers import ServerToolset
 from turnwise.coding_agent.interruptible_run import InterruptibleRun
-from turnwise.coding_agent.mentions import PromptPart
-from turnwise.coding_agent.text import visible_line
+from turnwise.coding_agent.prompts import PromptPart
+from turnwise.coding_agent.text import shortened, visible_line
 from turnwise.errors import CallerError
-from turnwise.terminal.prompt_ends import PromptLeft, PromptPutAside, PromptStopped
+from turnwise.terminal.pager import PromptLeft, PromptPutAside, PromptStopped
 from turnwise.terminal.screen import Screen
 from turnwise.terminal.terminal import Terminal
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
+
+    from turnwise.tools.mcp.offered_tools import OfferedPrompt
 
 # What is a command in a session, and not a word for the model: `/` and a name, and the few words that mean one of them.
 
@@ -206,3 +225,172 @@ class TypedWords:
             del self._heard[0]
             for note in notes:
                 self._screen.tell(note)
+
+
+# Prompts of MCP servers as commands of a session: `/server:prompt name=value`.
+
+
+SUMMARY = 80
+_COMMAND = re.compile(r"/(?P<server>[A-Za-z][A-Za-z0-9_-]*):(?P<prompt>\S+)\s*(?P<rest>.*)", re.DOTALL)
+
+
+def prompt_lines(servers: Sequence[ServerToolset]) -> Iterator[str]:
+    """One for each prompt: how it is typed, and what it is for."""
+    for server in servers:
+        listing = server.listing
+        for one in () if listing is None else listing.prompts:
+            arguments = "".join([f" {name}=..." for name in one.arguments])
+            yield f"  /{server.name}:{one.own_name}{arguments}  {shortened(one.description, limit=SUMMARY)}"
+
+
+def prompt_names(servers: Sequence[ServerToolset]) -> dict[str, str]:
+    """The commands with what each is for, as far as the servers have said them."""
+    named: dict[str, str] = {}
+    for server in servers:
+        for one in () if server.listing is None else server.listing.prompts:
+            named[f"/{server.name}:{one.own_name}"] = shortened(one.description, limit=SUMMARY)
+    return named
+
+
+def is_prompt(line: str, *, servers: Sequence[ServerToolset]) -> bool:
+    """Whether the line names a prompt of one of the servers, rightly or not."""
+    found = _COMMAND.fullmatch(line.strip())
+    return found is not None and any(one.name == found["server"] for one in servers)
+
+
+async def filled_prompt(line: str, *, servers: Sequence[ServerToolset]) -> str | None:
+    """The text of the prompt that the line names; None where it names none. Raises CallerError for a prompt that there is not, or
+    that lacks an argument, and ToolFault where the server fails."""
+    found = _COMMAND.fullmatch(line.strip())
+    server = None if found is None else next((one for one in servers if one.name == found["server"]), None)
+    if found is None or server is None:
+        return None
+    listing = server.listing
+    prompts = {one.own_name: one for one in (() if listing is None else listing.prompts)}
+    prompt = prompts.get(found["prompt"])
+    if prompt is None:
+        there = ", ".join([f"`/{server.name}:{name}`" for name in prompts]) or "none"
+        raise CallerError(f"`{server.name}` has no prompt `{found['prompt']}`; there are {there}")
+    return await server.prompt(prompt.own_name, _arguments(found["rest"], prompt=prompt))
+
+
+def _arguments(text: str, *, prompt: "OfferedPrompt") -> dict[str, str]:
+    """`branch=main depth="two words"`; of a prompt with one argument all that follows."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    if len(prompt.arguments) == 1 and words and not words[0].startswith(f"{prompt.arguments[0]}="):
+        return {prompt.arguments[0]: text}
+    pairs = [word.partition("=") for word in words if "=" in word]
+    given = {name: value for name, _, value in pairs}
+    strange = [name for name in given if name not in prompt.arguments] or [word for word in words if "=" not in word]
+    missing = [name for name in prompt.required if name not in given]
+    if strange or missing:
+        why = f"`{strange[0]}` is none of its arguments" if strange else f"`{missing[0]}` is missing"
+        wanted = " ".join([f"{name}=..." for name in prompt.arguments]) or "nothing more"
+        raise CallerError(f"`{prompt.own_name}`: {why}; type {wanted}")
+    return given
+
+
+# What Tab completes in a session: `/` commands at the beginning of a line, models behind `/model`, and paths behind `@`.
+# At the first start: models.
+
+
+MAX_SHOWN = 200
+_MENTION = re.compile(r"""(?<![\w@./\\-])@((?:\\.|[^\s"'`,;()\[\]{}<>|\\])*)$""")
+_MODEL = re.compile(r"/model +(\S*)")
+_BLANKS = re.compile(r"""([\s"'`,;()\[\]{}<>|\\])""")
+
+
+class Models(Protocol):
+    """Of the session: `ask` for those of the provider at hand, then `begun` gives the names that begin so."""
+
+    async def ask(self) -> None: ...
+
+    def begun(self, begun: str) -> Iterable[str]: ...
+
+
+def endings(
+    line: str,
+    *,
+    commands: Collection[str],
+    folder: Path,
+    others: Collection[str] = (),
+    models: Callable[[str], Iterable[str]] = lambda _: (),
+) -> list[tuple[str, int]]:
+    """What may stand in place of the end of `line`, and how many of its characters that replaces. `others` are other names of
+    `commands`, for those who know only them."""
+    if model := _MODEL.fullmatch(line):
+        return [(name, len(model[1])) for name in list(models(model[1]))[:MAX_SHOWN]]
+    if line.startswith("/") and " " not in line:
+        found = [name for name in commands if name.startswith(line)]
+        return [(name, len(line)) for name in found or [other for other in others if other.startswith(line)]]
+    mention = _MENTION.search(line)
+    return [] if mention is None else [(name, len(mention[1])) for name in _paths(mention[1], folder=folder)]
+
+
+def _paths(begun: str, *, folder: Path) -> Iterator[str]:
+    """Names in the folder that `begun` leads to, as they are to be typed; hidden ones where a dot was typed."""
+    above, _, name = re.sub(r"\\(.)", r"\1", begun).rpartition("/")
+    try:
+        with os.scandir(folder / Path(above).expanduser() if above or not begun.startswith("/") else "/") as entries:
+            found = sorted(
+                [
+                    f"{entry.name}/" if entry.is_dir() else entry.name
+                    for entry in entries
+                    if entry.name.startswith(name) and (name or not entry.name.startswith("."))
+                ]
+            )
+    except (OSError, ValueError, RuntimeError):
+        return
+    head = f"{above}/" if above or begun.startswith("/") else ""
+    for path in found[:MAX_SHOWN]:
+        if path.isprintable():
+            yield _BLANKS.sub(r"\\\1", head + path)
+
+
+def completer(
+    *,
+    commands: Mapping[str, str],
+    others: Mapping[str, str],
+    folder: Path,
+    models: Models,
+    prompts: Callable[[], Mapping[str, str]] = dict,
+) -> "Completer":
+    """Of `commands` with what each is for, and of the `prompts` that MCP servers offer now; `others` says which command another
+    name stands for."""
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+
+    class Typed(Completer):
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+            line = document.current_line_before_cursor
+            known = {**prompts(), **commands}
+            for text, replaced in endings(line, commands=known, others=others, folder=folder, models=models.begun):
+                meaning = visible_line(known.get(others.get(text, text), ""))
+                yield Completion(text, start_position=-replaced, display=visible_line(text), display_meta=meaning)
+
+        async def get_completions_async(
+            self, document: Document, complete_event: CompleteEvent
+        ) -> AsyncGenerator[Completion]:
+            if _MODEL.fullmatch(document.current_line_before_cursor):
+                await models.ask()
+            for completion in self.get_completions(document, complete_event):
+                yield completion
+
+    return Typed()
+
+
+def model_completer(begun: Callable[[str], Iterable[str]]) -> "Completer":
+    """Where a model alone is typed: `begun` gives those that begin so."""
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+
+    class TypedModel(Completer):
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+            line = document.text_before_cursor
+            for name in [] if " " in line else list(begun(line))[:MAX_SHOWN]:
+                yield Completion(name, start_position=-len(line), display=visible_line(name))
+
+    return TypedModel()

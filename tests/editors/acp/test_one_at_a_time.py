@@ -15,7 +15,7 @@ from editors.acp.editor import Editor, allow, editing, given_at, new, say
 from turnwise import tool
 from turnwise.base.clock import SystemClock
 from turnwise.editors.acp.service import EditorService
-from turnwise.editors.acp.unsaved_files import MAX_FILES, with_unsaved
+from turnwise.editors.acp.terminals import MAX_FILES, with_unsaved
 from turnwise.errors import ToolFault
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.lab import Lab

@@ -8,7 +8,7 @@ import pytest
 
 from turnwise.base.clock import SystemClock
 from turnwise.base.own_pipes import MAX_OPEN_REQUESTS, LinePipe
-from turnwise.editors.mcp.streams import client_streams
+from turnwise.editors.mcp.service import client_streams
 from waits import HANG_S
 
 

@@ -130,7 +130,7 @@ async def test_an_answers_text_drives_no_terminal(folder: Path) -> None:
 @pytest.mark.parametrize("value", [True, "5", [], 10**40, float("inf"), float("nan")])
 async def test_a_cost_that_is_none_is_refused_in_a_whole_sentence(lab: Lab, folder: Path, value: object) -> None:
     """It has no bounds that could be named."""
-    from turnwise.editors.mcp.arguments import read_run
+    from turnwise.editors.mcp.runs import read_run
     from turnwise.errors import CallerError
 
     with pytest.raises(CallerError, match=r"^`max_cost` is a number$"):

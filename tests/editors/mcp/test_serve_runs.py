@@ -15,7 +15,7 @@ from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
 from editors.acp.editor import written
 from editors.mcp.serving import ERAS, Era, Person, call, is_at_work, saying, serving, text_of
 from terminal.test_processes import wait_until
-from turnwise.editors.mcp.arguments import MAX_PROMPT, SET_AT_START
+from turnwise.editors.mcp.runs import MAX_PROMPT, SET_AT_START
 from turnwise.editors.mcp.service import MAX_RUNS, MAX_WAITING
 from turnwise.lab import Lab
 from turnwise.running.approvals import BEHIND_S
@@ -400,7 +400,7 @@ def _is_there(pid: int) -> bool:
 
 def test_the_schemas_are_json() -> None:
     """With bounds that a client can check before it asks."""
-    from turnwise.editors.mcp.arguments import run_schema
+    from turnwise.editors.mcp.runs import run_schema
 
     schema = json.loads(json.dumps(run_schema(["a:b"])))
     assert schema["properties"]["max_steps"]["minimum"] == 1 and schema["properties"]["model"]["enum"] == ["a:b"]

@@ -13,7 +13,7 @@ from guarded import LATER, OPEN, SECRETS
 from turnwise import Approval, Asking, ChangeArguments, Hook, PermissionRule, Policy
 from turnwise.agent.scripts import NAME
 from turnwise.base.unasked_files import LeftOut
-from turnwise.coding_agent.folder import read_agents_md
+from turnwise.coding_agent.repository import read_agents_md
 from turnwise.running.hooks import ToolAboutToRun
 from turnwise.testing import ScriptedModel, call
 from turnwise.tools.shell_judge import inspector

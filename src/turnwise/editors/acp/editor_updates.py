@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import msgspec
 from acp.helpers import (
+    plan_entry,
     start_tool_call,
     text_block,
     tool_content,
@@ -13,6 +14,7 @@ from acp.helpers import (
     tool_terminal_ref,
     update_agent_message_text,
     update_agent_thought_text,
+    update_plan,
     update_tool_call,
 )
 from acp.schema import (
@@ -34,14 +36,16 @@ from acp.schema import (
     UserMessageChunk,
 )
 from acp.schema import Cost as AcpCost
+from msgspec import Meta
 
 from turnwise.coding_agent.asked_calls import NotWhole, arguments_in, title_of
 from turnwise.coding_agent.interruptible_run import ShownTurn, unseen
-from turnwise.coding_agent.remedies import describe_fault
+from turnwise.coding_agent.run_events import describe_fault
 from turnwise.coding_agent.text import clean, clean_answer, visible
 from turnwise.errors import ToolFault
 from turnwise.rules.advice import for_people
 from turnwise.running.grants import judged_paths
+from turnwise.running.tools import Tool
 from turnwise.running.watcher_events import (
     AskOpened,
     AttemptDiscarded,
@@ -57,12 +61,14 @@ from turnwise.running.watcher_events import (
     TurnFinished,
     WatcherEvent,
 )
+from turnwise.tools.workspace.offers import make_tool
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.previews import CHANGING, changes_of_call, paths_of_call
 from turnwise.tools.workspace.staged_changes import FileChange
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import ReasoningDelta, RefusalDelta, Text, TextDelta, ToolCall, ToolResult, Usage
 from turnwise.vocab.file_names import shown_name
+from turnwise.vocab.hidden_characters import visible_line
 
 if TYPE_CHECKING:
     from acp.agent.connection import AgentSideConnection
@@ -383,3 +389,50 @@ def usage_update(last: Usage, *, window: int, cost_usd: float | None) -> UsageUp
     seen = last.last_sampling
     used = seen.input_tokens + seen.output_tokens
     return UsageUpdate(session_update="usage_update", used=used, size=window, cost=cost)
+
+
+# The tool `plan`: the model writes down what it is going to do, and the editor shows it.
+
+
+PLAN = "plan"
+MAX_ENTRIES = 50
+MAX_ENTRY = 500
+
+_DESCRIPTION = """Show the user your plan, whole, each time it changes: one entry for each step, with its status. For work \
+of three steps or more; it changes nothing else."""
+
+
+class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
+    content: Annotated[str, Meta(description="What is done, in one line", max_length=MAX_ENTRY)]
+    status: Literal["pending", "in_progress", "completed"] = "pending"
+    priority: Literal["high", "medium", "low"] = "medium"
+
+
+class PlanArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    entries: Annotated[list[PlanStep], Meta(description="All steps, in order", max_length=MAX_ENTRIES)]
+
+
+def plan_tool(updates: Updates) -> Tool:
+    """Each call shows its plan in place of the one before."""
+
+    async def plan(given: PlanArguments) -> str:
+        updates.put(shown_plan(given))
+        return "The user sees the plan."
+
+    made = make_tool(PLAN, description=_DESCRIPTION, takes=PlanArguments, function=plan, effect="none", idempotent=True)
+    # it names no path and runs no command: there is nothing to look at before it runs
+    return msgspec.structs.replace(made, offer=msgspec.structs.replace(made.offer, inspected=False))
+
+
+def shown_plan(given: PlanArguments) -> AgentPlanUpdate:
+    return update_plan(
+        [plan_entry(visible_line(step.content), priority=step.priority, status=step.status) for step in given.entries]
+    )
+
+
+def plan_in(call: ToolCall) -> AgentPlanUpdate | None:
+    """The plan of an earlier call; None where it showed none."""
+    try:
+        return shown_plan(msgspec.json.decode(call.arguments, type=PlanArguments))
+    except msgspec.MsgspecError:
+        return None

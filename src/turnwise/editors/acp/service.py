@@ -51,14 +51,22 @@ from turnwise.agent.resume_lookup import read_session
 from turnwise.base.clock import Clock, TimeOrderedIds, ends_in_time, is_time_ordered, wait_for_task
 from turnwise.base.own_pipes import ended_by_signals, library_is_silent
 from turnwise.coding_agent.asked_calls import title_of
-from turnwise.coding_agent.folder import foreign_folder
 from turnwise.coding_agent.last_exchange import ENDS
 from turnwise.coding_agent.model_names import Offers
 from turnwise.coding_agent.options import Given
+from turnwise.coding_agent.repository import foreign_folder
 from turnwise.coding_agent.text import clean, clean_answer, clean_line, shortened, visible_line
-from turnwise.editors.acp.editor_updates import SaidPiece, Updates, WholeUpdate, kind_of, locations_of, result_said
+from turnwise.editors.acp.editor_updates import (
+    PLAN,
+    SaidPiece,
+    Updates,
+    WholeUpdate,
+    kind_of,
+    locations_of,
+    plan_in,
+    result_said,
+)
 from turnwise.editors.acp.pipe import EditorPipe, own_pipes
-from turnwise.editors.acp.plans import PLAN, plan_in
 from turnwise.editors.acp.session import (
     MODE,
     MODEL,

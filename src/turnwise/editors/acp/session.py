@@ -32,23 +32,20 @@ from turnwise.agent.results import RunResult
 from turnwise.agent.run_options import RunOptions
 from turnwise.agent.runs import Run
 from turnwise.base.clock import Clock
-from turnwise.coding_agent.asked_calls import AskSurroundings
+from turnwise.coding_agent.asked_calls import AskSurroundings, dropped_line, pending_of
 from turnwise.coding_agent.interruptible_run import typed_parts
 from turnwise.coding_agent.last_exchange import SessionSpent
-from turnwise.coding_agent.mentions import PromptPart
 from turnwise.coding_agent.model_names import Offers, another_model, choice_of
 from turnwise.coding_agent.options import Given
-from turnwise.coding_agent.pending_calls import dropped_line, pending_of
-from turnwise.coding_agent.remedies import FailedModel, describe_end
-from turnwise.coding_agent.spending_settings import model_limits_of
+from turnwise.coding_agent.permissions import model_limits_of
+from turnwise.coding_agent.prompts import PromptPart
+from turnwise.coding_agent.run_events import FailedModel, describe_end
 from turnwise.coding_agent.text import clean_line, clean_row, visible_line
 from turnwise.coding_agent.turn_notes import runs_before
 from turnwise.coding_agent.workplace import FaceTerms, Workplace, furnish
 from turnwise.editors.acp.editor_asks import AskMeans, EditorApprover
-from turnwise.editors.acp.editor_updates import EditorTeller, SaidPiece, Updates, usage_update
-from turnwise.editors.acp.plans import plan_tool
-from turnwise.editors.acp.terminals import in_terminal, runs_in_editor
-from turnwise.editors.acp.unsaved_files import with_unsaved
+from turnwise.editors.acp.editor_updates import EditorTeller, SaidPiece, Updates, plan_tool, usage_update
+from turnwise.editors.acp.terminals import in_terminal, runs_in_editor, with_unsaved
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
 from turnwise.rules.permissions import PermissionRule, Policy
