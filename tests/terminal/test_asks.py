@@ -11,7 +11,7 @@ import pytest
 
 from terminal.person import CTRL_C, at_terminal
 from terminal.running import Cli, at, running_lab, script
-from turnwise.coding_agent.asked_calls import always_said
+from turnwise.coding_agent.asked_calls import ends_of, rules_said
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep
 from turnwise.rules.permissions import PermissionRule
@@ -207,10 +207,10 @@ def test_always_names_the_rules_that_it_adds() -> None:
         rule("bash", path="/w/out.txt"),
         rule("bash", path="/etc/x"),
     ]
-    assert always_said(rules, workspace="/w") == "bash(git commit -m 'two words'), bash(out.txt), bash(/etc/x)"
-    assert always_said([rule("weather")], workspace="/w") == "weather, whatever it is given"
-    assert always_said([rule("edit", path="a\u202eb\x1b[2J.txt")], workspace="/w") == "edit(a<U+202E>b<U+001B>[2J.txt)"
-    long = always_said([rule("bash", command=("x" * 500, "end"))], workspace="/w")
+    assert rules_said(rules, workspace="/w") == "bash(git commit -m 'two words'), bash(out.txt), bash(/etc/x)"
+    assert rules_said([rule("weather")], workspace="/w") == "weather, whatever it is given"
+    assert rules_said([rule("edit", path="a\u202eb\x1b[2J.txt")], workspace="/w") == "edit(a<U+202E>b<U+001B>[2J.txt)"
+    long = ends_of(rules_said([rule("bash", command=("x" * 500, "end"))], workspace="/w"))
     assert len(long) <= 201 and long.startswith("bash(xxx") and long.endswith("xxx end)")
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from turnwise.coding_agent.asked_calls import AskSurroundings
 from turnwise.rules.permissions import Policy
 from turnwise.running.approvals import Asking
 from turnwise.running.watcher_events import AskClosed, AskOpened
@@ -61,10 +62,7 @@ async def answered(typed: Sequence[str], folder: Path) -> tuple[Sequence[Approva
     approver = TerminalApprover(
         cast("Any", terminal),
         policy=Policy(attended=True),
-        offers={},
-        inspect=inspect,
-        workspace=WorkspacePaths(folder),
-        clock=FakeClock(),
+        around=AskSurroundings(offers={}, inspect=inspect, workspace=WorkspacePaths(folder), clock=FakeClock()),
         stop=lambda: None,
         before_command=lambda: None,
     )

@@ -278,23 +278,18 @@ def what_of(ask: OneAsk, *, previewed: bool = False) -> list[str]:
     return visible(ask.arguments).split("\n")
 
 
-def always_said(rules: Sequence[PermissionRule], *, workspace: str) -> str:
+def rules_said(rules: Sequence[PermissionRule], *, workspace: str) -> str:
     """The rules that `always` adds, each no broader than what is shown above; a tool without a pattern is allowed whatever it is
     given."""
-    return rules_said(rules, workspace=workspace, whole=False)
-
-
-def rules_said(rules: Sequence[PermissionRule], *, workspace: str, whole: bool) -> str:
-    """The same; the `whole` of it, or its ends where it is long."""
     said = [
         rule_said(rule, workspace=workspace) if rule.command or rule.path else f"{rule.tool}, whatever it is given"
         for rule in rules
     ]
-    line = visible_line(", ".join(dict.fromkeys(said)))
-    return line if whole else ends_of(line)
+    return visible_line(", ".join(dict.fromkeys(said)))
 
 
 def ends_of(line: str) -> str:
+    """All of it, or its beginning and its end where it is long."""
     return line if len(line) <= MAX_SUBJECT else f"{line[: MAX_SUBJECT // 2]}…{line[-MAX_SUBJECT // 2 :]}"
 
 
@@ -371,14 +366,17 @@ def pending_of(journal: Journal, session: Session) -> Pending:
     return Pending(asks=folded.asks, results=tuple(calls))
 
 
+def call_names(calls: Iterable[ToolCall]) -> str:
+    return ", ".join([f"{visible_line(call.name)} ({visible_line(call.id)})" for call in calls])
+
+
 def dropped_line(pending: Pending) -> str:
     """What is said where a prompt goes on without the answers that calls wait for; empty where none does."""
     calls = [*[ask.call for ask in pending.asks], *pending.results]
-    names = ", ".join([f"{visible_line(call.name)} ({visible_line(call.id)})" for call in calls])
     one = len(calls) == 1
     said = f"{many(len(calls), 'call')} waited for {'an answer' if one else 'answers'}"
     return (
-        f"{said}; the session goes on with your prompt, so {'it is' if one else 'they are'} not run: {names}"
+        f"{said}; the session goes on with your prompt, so {'it is' if one else 'they are'} not run: {call_names(calls)}"
         if calls
         else ""
     )

@@ -35,6 +35,7 @@ from turnwise.running.hooks import (
 )
 from turnwise.settings.catalogue import with_near_field
 from turnwise.settings.settings import Layer
+from turnwise.wire.json_fields import UNREADABLE
 
 DENIED = 2
 MAX_OUTPUT_BYTES = 1024 * 1024
@@ -117,7 +118,7 @@ async def _call(row: _Row, *, name: str, looks: Looks, folder: Path, env: Mappin
         return None
     try:
         said = msgspec.json.decode(text, type=_Said)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ToolFault(f"`{name}` wrote something else than the JSON that a hook says: {error}") from error
     if said.deny is not msgspec.UNSET:
         return Deny(said.deny or "it gave no reason")
@@ -131,7 +132,7 @@ def _shown(looks: Looks) -> dict[str, object]:
     match looks:
         case ToolAboutToRun() | ToolRan():
             shown = cast("dict[str, object]", msgspec.to_builtins(looks))
-            with contextlib.suppress(msgspec.DecodeError, UnicodeError, RecursionError):  # a free-form tool's text
+            with contextlib.suppress(*UNREADABLE):  # a free-form tool's text
                 shown["arguments"] = msgspec.json.decode(looks.arguments)
             return shown
         case RequestAboutToLeave():

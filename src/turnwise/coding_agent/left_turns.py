@@ -9,10 +9,11 @@ import msgspec
 from turnwise.agent.formatting import many
 from turnwise.agent.resume_lookup import LeftRun, goes_on, left_run
 from turnwise.base.clock import Clock
+from turnwise.coding_agent.asked_calls import call_names
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.permissions import allowed_rules, is_same_model
 from turnwise.coding_agent.run_servers import NO_SERVERS, RunServers, servers_in
-from turnwise.coding_agent.text import short_id, visible_line
+from turnwise.coding_agent.text import short_id
 from turnwise.coding_agent.workplace import Workplace, furnish
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, SessionRow
@@ -88,7 +89,7 @@ def left_line(found: LeftRun, *, journal: Journal, now_s: float) -> str:
         return f"the interrupted turn is ended: {STUCK}"
     said = [f"going on with the interrupted turn after {many(requests, 'request')}", *_under_way(left, now_s=now_s)]
     if below := _perhaps_below(journal, turn_id=found.turn_id, left=left):
-        said.append(f"{many(len(below), 'call')} of sub-agents may have run: {_call_names(below)}")
+        said.append(f"{many(len(below), 'call')} of sub-agents may have run: {call_names(below)}")
     said += found.notes
     return "; ".join(said)
 
@@ -112,7 +113,7 @@ def _asks_said(left: LeftTurn, *, left_s: float) -> list[str]:
     before = [f"{many(answered, 'call')} had an answer"] if answered else []
     if not asks:
         return before
-    names, one = _call_names([ask.call for ask in asks]), len(asks) == 1
+    names, one = call_names([ask.call for ask in asks]), len(asks) == 1
     if left_s > 0.0:
         waits = f"{many(len(asks), 'call')} {'waits' if one else 'wait'} for an answer ({math.ceil(left_s)} s left)"
         return [*before, f"{waits}: {names}"]
@@ -125,10 +126,9 @@ def _asks_said(left: LeftTurn, *, left_s: float) -> list[str]:
 
 
 def _calls_said(calls: Sequence[ToolCall], *, left: LeftTurn) -> list[str]:
-    again = {offer.spec.name for offer in left.config.tools if offer.idempotent or offer.child}
     open = [call for call in calls if call.id not in left.ended]
     unknown = _perhaps(calls, left=left)
-    repeated = [call for call in open if call.id in left.begun and call.name in again]
+    repeated = [call for call in open if call.id in left.begun and call not in unknown]
     planned = [call for call in open if call.id not in left.begun]
     groups = [
         ("had ended", [call for call in calls if call.id in left.ended]),
@@ -136,7 +136,7 @@ def _calls_said(calls: Sequence[ToolCall], *, left: LeftTurn) -> list[str]:
         ("went on or can run again", repeated),
         ("had not begun and runs now" if len(planned) == 1 else "had not begun and run now", planned),
     ]
-    return [f"{many(len(some), 'call')} {what}: {_call_names(some)}" for what, some in groups if some]
+    return [f"{many(len(some), 'call')} {what}: {call_names(some)}" for what, some in groups if some]
 
 
 def _perhaps_below(journal: Journal, *, turn_id: str, left: LeftTurn) -> list[ToolCall]:
@@ -162,21 +162,13 @@ def _perhaps(calls: Sequence[ToolCall], *, left: LeftTurn) -> list[ToolCall]:
     return [call for call in calls if call.id in left.begun - left.ended and call.name not in again]
 
 
-def _call_names(calls: Sequence[ToolCall]) -> str:
-    return ", ".join([f"{visible_line(call.name)} ({visible_line(call.id)})" for call in calls])
-
-
-def open_asks(journal: Journal, found: LeftRun) -> tuple[OneAsk, ...]:
+def open_asks(journal: Journal, *, turn_id: str, left: LeftTurn) -> tuple[OneAsk, ...]:
     """What a person had been asked and had not answered: by the turn, and by sub-agents that it waits for."""
-    return _open_asks(journal, turn_id=found.turn_id, left=found.left)
-
-
-def _open_asks(journal: Journal, *, turn_id: str, left: LeftTurn) -> tuple[OneAsk, ...]:
     if isinstance(left.turn.at_hand, Ask):
         return left.open_asks
     asks: tuple[OneAsk, ...] = ()
     for turn, own in _left_below(journal, turn_id=turn_id, left=left):
-        asks += _open_asks(journal, turn_id=turn, left=own)
+        asks += open_asks(journal, turn_id=turn, left=own)
     return asks
 
 

@@ -34,6 +34,27 @@ class Given(TypedDict):
     plain: bool
 
 
+NOTHING_GIVEN = Given(
+    model=None,
+    base_url=None,
+    api_key_env=None,
+    settings=RunSettings(),
+    cwd=None,
+    go_on=False,
+    session=None,
+    system=None,
+    allow=(),
+    ask_timeout=None,
+    no_sandbox=False,
+    network=False,
+    mcp=(),
+    no_agents_md=False,
+    no_environment=False,
+    no_stream=False,
+    plain=False,
+)
+
+
 def given_over(given: Given, typed: Mapping[str, object]) -> Given:
     """The options with those that were typed later, by the names of their parameters."""
     return cast("Given", {**given, **packed(typed, over=given["settings"])})

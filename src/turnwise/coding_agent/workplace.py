@@ -20,7 +20,7 @@ from turnwise.agent.tools import BATCH_HINT
 from turnwise.base.clock import Clock
 from turnwise.base.extras import require_extras
 from turnwise.base.unasked_files import LeftOut
-from turnwise.coding_agent.asked_calls import allow_hint
+from turnwise.coding_agent.asked_calls import AskSurroundings, allow_hint
 from turnwise.coding_agent.choice import Choice, choose, key_variables
 from turnwise.coding_agent.hook_commands import read_hooks
 from turnwise.coding_agent.options import Given
@@ -129,6 +129,10 @@ class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     ask_s: float
     bounds: WaitBounds
     reads_agents_md: bool
+
+    @property
+    def around_asks(self) -> AskSurroundings:
+        return AskSurroundings(offers=self.offers, inspect=self.inspect, workspace=self.workspace, clock=self.clock)
 
 
 def furnish(

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from turnwise.lab.endpoint_check.probes import MAX_OUTPUT_TOKENS, NAMES
-from turnwise.terminal.command_options import FiniteRange, complete_models, complete_providers
+from turnwise.terminal.command_options import FOLDER, FiniteRange, complete_models, complete_providers, json_option
 from turnwise.terminal.exit_codes import CHECK_EXIT_CODES
 from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.last_line import EndsWithLine
@@ -62,7 +62,7 @@ Exit codes:
     help="Ask instead which request forms a Chat Completions server refuses, and print its row for your turnwise.toml.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: the probes, what they showed, and the profile.")
+@json_option("One JSON object: the probes, what they showed, and the profile.")
 def check_command(
     model: str | None,
     base_url: str | None,
@@ -124,8 +124,8 @@ for its list of models."""
 )
 @click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option("--offline", is_flag=True, help="Ask no server.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: the checks, and whether a run can begin.")
-@click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Check for this folder.")
+@json_option("One JSON object: the checks, and whether a run can begin.")
+@click.option("--cwd", type=FOLDER, help="Check for this folder.")
 def doctor_command(
     model: str | None, base_url: str | None, api_key_env: str | None, offline: bool, as_json: bool, cwd: Path | None
 ) -> None:
@@ -165,10 +165,10 @@ Exit codes: 0 listed; 1 the server was asked and gave no list; 2 usage."""
 )
 @click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option("--offline", is_flag=True, help="Ask no server.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: the provider, the server, the models.")
+@json_option("One JSON object: the provider, the server, the models.")
 @click.option(
     "--cwd",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=FOLDER,
     help="The folder whose turnwise.toml counts.",
 )
 def models_command(

@@ -106,9 +106,15 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 MOST_ASK_S = 86_400.0  # a day: nobody waits longer at a terminal
 
 Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def json_option(help: str) -> Callable[[Command], Command]:
+    """`--json`, and what it prints."""
+    return click.option("--json", "as_json", is_flag=True, help=help)
 
 
 class Dollars(click.ParamType[Decimal]):
@@ -164,7 +170,7 @@ def _type_of(row: OptionRow) -> click.ParamType[Any] | None:
 
 
 _OF_ONE_START = (
-    click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder."),
+    click.option("--cwd", type=FOLDER, help="Work in this folder."),
     click.option("-c", "--continue", "go_on", is_flag=True, help="Continue the last session of this folder."),
     click.option(
         "--session",

@@ -10,8 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from pathlib import Path
-from typing import TextIO
+from typing import TextIO, Unpack
 
 import click
 import msgspec
@@ -23,7 +22,7 @@ from turnwise.agent.results import RunResult
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.coding_agent.interruptible_run import InterruptibleRun
-from turnwise.coding_agent.options import Given
+from turnwise.coding_agent.options import NOTHING_GIVEN, Given
 from turnwise.coding_agent.prompts import read_prompt
 from turnwise.coding_agent.text import clean_line, has_colour, shortened
 from turnwise.coding_agent.workplace import Workplace, furnish
@@ -37,10 +36,9 @@ from turnwise.rules.pricing import Cost, Fate, Priced, PriceRow, Unknown, cost_o
 from turnwise.rules.provider_tool_costs import billed_apart
 from turnwise.running.tools import Tool
 from turnwise.running.watcher_events import FrameSeen, RequestFinished, RequestStarted, WatcherEvent
-from turnwise.settings.options import RunSettings
-from turnwise.terminal.command_options import complete_models, options_of_compare
+from turnwise.terminal.command_options import FOLDER, complete_models, json_option, options_of_compare
 from turnwise.terminal.exit_codes import CANCELLED
-from turnwise.terminal.failures import USAGE, as_one_line
+from turnwise.terminal.failures import USAGE, as_one_line, write_json
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
 from turnwise.terminal.single_run import Stop
@@ -130,28 +128,22 @@ class ModelComparison(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--base-url", metavar="URL", help="Endpoint URL, for all models. [env: TURNWISE_BASE_URL]")
 @click.option("--api-key-env", metavar="NAME", help="The variable that holds the key, for all models.")
 @options_of_compare
-@click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Work in this folder.")
+@click.option("--cwd", type=FOLDER, help="Work in this folder.")
 @click.option("--system", metavar="TEXT", help="Instructions in place of turnwise's own.")
 @click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of the folder as instructions.")
 @click.option("--no-stream", is_flag=True, help="Ask for whole responses instead of streams.")
 @click.option("--no-tools", is_flag=True, help="Do not let the models read files.")
-@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object, the answers included.")
+@json_option("Everything as one JSON object, the answers included.")
 @click.option("--csv", "as_csv", is_flag=True, help="The lines of the table as CSV.")
 def compare_command(
     words: tuple[str, ...],
     no_stdin: bool,
     models: tuple[str, ...],
     plans: tuple[str, ...],
-    base_url: str | None,
-    api_key_env: str | None,
-    cwd: Path | None,
-    system: str | None,
-    no_agents_md: bool,
-    no_stream: bool,
     no_tools: bool,
     as_json: bool,
     as_csv: bool,
-    settings: RunSettings,
+    **options: Unpack[Given],
 ) -> None:
     """Give PROMPT to several models, one after the other, and show for each: requests, tokens, cost, time, outcome.
 
@@ -166,28 +158,16 @@ def compare_command(
         asked = read_prompt(words, goes_on=False, tell=note, wanted="none" if no_stdin else "auto")
         clock = SystemClock()
         with Journal(journal_path(os.environ), clock=clock) as journal:
+            given: Given = {
+                **NOTHING_GIVEN,
+                **options,
+                "system": INSTRUCTIONS if options["system"] is None else options["system"],
+                "no_environment": True,  # each model gets the same prompt
+            }
             # all of them before the first: a name or a key that is missing costs nothing
             places = [
                 furnish(
-                    Given(
-                        settings=settings,
-                        model=model,
-                        base_url=base_url,
-                        api_key_env=api_key_env,
-                        cwd=cwd,
-                        go_on=False,
-                        session=None,
-                        system=INSTRUCTIONS if system is None else system,
-                        allow=(),
-                        ask_timeout=None,
-                        no_sandbox=False,
-                        network=False,
-                        mcp=(),
-                        no_agents_md=no_agents_md,
-                        no_environment=True,  # each model gets the same prompt
-                        no_stream=no_stream,
-                        plain=False,
-                    ),
+                    {**given, "model": model},
                     journal=journal,
                     clock=clock,
                     attended=False,
@@ -197,7 +177,7 @@ def compare_command(
             comparing = compare(places, asked.texts, plans=rows, tools=not no_tools, clock=clock)
             compared = run_to_end(comparing, new_loop=quickest_loop)
         if as_json:
-            sys.stdout.buffer.write(msgspec.json.encode(json_of(compared)) + b"\n")
+            write_json(json_of(compared))
         elif as_csv:
             write_csv(compared.runs, plans=rows, stream=sys.stdout)
         else:

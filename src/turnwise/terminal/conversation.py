@@ -5,7 +5,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 from turnwise._version import __version__
@@ -37,7 +37,18 @@ from turnwise.terminal.screen import Screen
 from turnwise.terminal.single_run import Ran, cannot_go_on, resume_turn, run_turn, show_end
 from turnwise.terminal.terminal import Terminal, confirm_at_terminal
 from turnwise.terminal.undoing import is_confirmed
-from turnwise.terminal.words import COMMANDS, OTHER_NAMES, TypedWords, command_of, completer, unknown_said
+from turnwise.terminal.words import (
+    COMMANDS,
+    OTHER_NAMES,
+    TypedWords,
+    command_of,
+    completer,
+    filled_prompt,
+    is_prompt,
+    prompt_lines,
+    prompt_names,
+    unknown_said,
+)
 from turnwise.vocab import text_of
 from turnwise.vocab.file_names import shown_name
 
@@ -91,7 +102,7 @@ class Chat:
                 others=OTHER_NAMES,
                 folder=self._place.folder,
                 models=ModelsAtHand(self._offers, choice=lambda: self._place.choice),
-                prompts=self._server_prompts,
+                prompts=lambda: prompt_names(self._servers.toolsets),
             ),
             completed=len(COMMANDS),
         )
@@ -167,8 +178,10 @@ class Chat:
         options: RunOptions = {"session": self._session} if self._session else {}
         asks, self._asks = self._asks if text is None else (), ()
         if text is not None and self._session:
+            # what is typed goes on without the answers that calls wait for, as after Ctrl-C at an ask
             with contextlib.suppress(CallerError):  # the turn says so itself
-                self._tell_dropped()
+                if line := dropped_line(pending_of(self._journal, self._journal.find_session(self._session))):
+                    self._screen.tell(line)
         run = InterruptibleRun()
         turn = run_turn(
             self._place,
@@ -182,11 +195,6 @@ class Chat:
             run=run,
         )
         return await self._to_end(turn, run=run, place=self._place, otherwise=text or "")
-
-    def _tell_dropped(self) -> None:
-        """What is typed goes on without the answers that calls wait for, as after Ctrl-C at an ask. Raises CallerError."""
-        if line := dropped_line(pending_of(self._journal, self._journal.find_session(self._session))):
-            self._screen.tell(line)
 
     async def _resume_left(self) -> str:
         """Go on with the session's last turn, if it was left; gives what was typed meanwhile and not taken up."""
@@ -222,7 +230,7 @@ class Chat:
             run=run,
             screen=self._screen,
             parts=functools.partial(typed_parts, place=place, policy=self._policy),
-            begins_turn=self._is_server_prompt,
+            begins_turn=functools.partial(is_prompt, servers=self._servers.toolsets),
         )
         left = await self._shown(turn, words=words, place=place, otherwise=otherwise)
         if resumed:
@@ -264,26 +272,8 @@ class Chat:
             for line in exchange_lines(exchange, now_s=self._clock.now()):
                 self._screen.tell(line)
 
-    def _server_prompts(self) -> Mapping[str, str]:
-        if not self._servers.toolsets:
-            return {}
-        from turnwise.terminal.words import prompt_names
-
-        return prompt_names(self._servers.toolsets)
-
-    def _is_server_prompt(self, line: str) -> bool:
-        if not self._servers.toolsets:
-            return False
-        from turnwise.terminal.words import is_prompt
-
-        return is_prompt(line, servers=self._servers.toolsets)
-
     async def _server_prompt(self, text: str) -> str | None:
         """What a prompt of an MCP server says (`/git:review branch=main`); empty where it failed, None: it is none."""
-        if not self._servers.toolsets:
-            return None
-        from turnwise.terminal.words import filled_prompt
-
         try:
             return await filled_prompt(text, servers=self._servers.toolsets)
         except (CallerError, ToolFault) as error:
@@ -317,11 +307,8 @@ class Chat:
     def _help(self, _: str) -> None:
         for name, summary in COMMANDS.items():
             self._terminal.say(f"  {name:<13} {summary}")
-        if self._servers.toolsets:
-            from turnwise.terminal.words import prompt_lines
-
-            for line in prompt_lines(self._servers.toolsets):
-                self._terminal.say(clean_row(line))
+        for line in prompt_lines(self._servers.toolsets):
+            self._terminal.say(clean_row(line))
         self._terminal.say(" ".join(KEYS.split()))
 
     def _usage(self, _: str) -> None:

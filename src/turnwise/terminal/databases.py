@@ -17,7 +17,7 @@ from turnwise.coding_agent.asked_calls import ALL, check_shown, decide, marked
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 from turnwise.journal.journal import DATABASES, Journal, journal_path
 from turnwise.settings.options import RunSettings
-from turnwise.terminal.command_options import options_of_limits
+from turnwise.terminal.command_options import json_option, options_of_limits
 from turnwise.terminal.failures import FAILED, Failure, as_one_line, complain
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
@@ -176,7 +176,7 @@ Exit codes: 0 submitted; 1 the database failed; 2 wrong use, or no such session.
     help="A label that a new session keeps; the agent's `DepsFactory` gets it. May be repeated.",
 )
 @options_of_limits
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 def submit_command(
     prompt: str,
     database: str | None,
@@ -265,7 +265,7 @@ Exit codes:
     metavar="ID TEXT",
     help="Answer this question: ID@MARK, as shown. May be repeated.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 def answer_command(
     session: str,
     database: str | None,
@@ -346,7 +346,7 @@ database failed; 2 wrong use."""
 @click.command(cls=EndsWithLine, epilog=CANCEL_EPILOG)
 @click.argument("session")
 @database_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 def cancel_command(session: str, database: str | None, as_json: bool) -> None:
     """Cancel the turns of SESSION that wait or run."""
     with as_one_line(), open_queue(database) as queue:

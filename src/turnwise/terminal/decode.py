@@ -4,13 +4,13 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 
 from turnwise.agent.models import find_profile
 from turnwise.coding_agent.text import clean_answer, clean_line, style, visible_line
 from turnwise.endpoints.recorded_responses import decoded_of, is_stream, read_stream
 from turnwise.errors import NotARecording
-from turnwise.terminal.failures import FAILED, as_one_line, complain
+from turnwise.terminal.command_options import json_option
+from turnwise.terminal.failures import FAILED, as_one_line, complain, write_json
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.vocab import (
     ArgumentsState,
@@ -41,7 +41,7 @@ Exit codes: 0 every file was a stream of that family, 1 one was not, 2 usage."""
     metavar="F",
     help="The API family (openai_chat, openai_responses, anthropic_messages, gemini) or a provider's name (xai, groq ...).",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a file, on one line each.")
+@json_option("One JSON object a file, on one line each.")
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help=TOOL_HELP)
 def decode_command(files: tuple[str, ...], family: str, as_json: bool, tools: tuple[str, ...]) -> None:
     """Say what recorded provider streams hold: text, reasoning, tool calls, finish reason, usage, repairs.
@@ -59,7 +59,7 @@ def decode_command(files: tuple[str, ...], family: str, as_json: bool, tools: tu
                 complain(str(error))
                 continue
             if as_json:
-                sys.stdout.buffer.write(msgspec.json.encode(decoded_of(response, file=file)) + b"\n")
+                write_json(decoded_of(response, file=file))
                 sys.stdout.buffer.flush()
             elif response.message.parts or is_stream(response):
                 show(file, response, several=len(files) > 1)

@@ -5,12 +5,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import msgspec
-
 from turnwise.agent.results import RunResult
 from turnwise.coding_agent.run_events import DeniedCall, EventObjects, result_fields
 from turnwise.running.watcher_events import WatcherEvent
-from turnwise.terminal.failures import USAGE, Unable
+from turnwise.terminal.failures import USAGE, Unable, write_json
 from turnwise.vocab import NO_USAGE, StopReason
 
 
@@ -53,7 +51,7 @@ class JsonLines:
 
 def write_line(line: Mapping[str, object]) -> None:
     """On standard output, at once."""
-    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    write_json(line)
     sys.stdout.buffer.flush()
 
 

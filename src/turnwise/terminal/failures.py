@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, cast
 
 import click
+import msgspec
 
 from turnwise.coding_agent.text import clean_line, style
 from turnwise.errors import CallerError, TurnwiseBug, TurnwiseError
@@ -47,6 +48,11 @@ def complain(message: str) -> None:
     """One line on standard error, whoever wrote the text."""
     with contextlib.suppress(OSError):  # nobody can be told; the exit code still says it
         say(f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} {clean_line(message)}")
+
+
+def write_json(value: object) -> None:
+    """A line of JSON on standard output."""
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import msgspec
 from turnwise._version import __version__
 from turnwise.base.extras import require_extras
 from turnwise.coding_agent.text import style
-from turnwise.terminal.command_options import FiniteRange
+from turnwise.terminal.command_options import FiniteRange, json_option
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import Failure, as_one_line
 from turnwise.terminal.last_line import EndsWithLine
@@ -111,7 +111,7 @@ journal that cannot be read."""
     help="The address to listen on. Any other than loopback needs keys. [default: 127.0.0.1]",
 )
 @click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one. [default: 8484]")
-@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON line, and log in JSON lines.")
+@json_option("Print the address as one JSON line, and log in JSON lines.")
 @click.option("--quiet", is_flag=True, help="Log errors only. Otherwise each request has a line on standard error.")
 @click.option("--forward-key", is_flag=True, help="Send the client's own key upstream instead of yours.")
 @click.option(
@@ -201,7 +201,7 @@ def _tell(listening: "BoundSocket", *, as_json: bool) -> None:
 @click.option("--provider", metavar="P", help="Only this provider, by its name in the report.")
 @click.option("--model", metavar="M", help="Only this model, by the upstream's name for it.")
 @click.option("--since", metavar="DATE", help="A date (2026-11-01), a time ago (12h, 7d, 4w), or `all`. [default: all]")
-@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+@json_option("Everything as one JSON object.")
 def report(provider: str | None, model: str | None, since: str | None, as_json: bool) -> None:
     """Show what the gateway mended, for the vendor."""
     with as_one_line():
@@ -253,7 +253,7 @@ def report(provider: str | None, model: str | None, since: str | None, as_json: 
     metavar="S",
     help="Seconds that one answer may take. [default: 30]",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: each case, and what two readers read.")
+@json_option("One JSON object: each case, and what two readers read.")
 def check(
     url: str,
     families: "tuple[FamilyName, ...]",
@@ -330,7 +330,7 @@ def revoke(name: str) -> None:
 
 
 @keys_group.command("list", cls=EndsWithLine)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a key, on one line each.")
+@json_option("One JSON object a key, on one line each.")
 def list_keys(as_json: bool) -> None:
     """List names and dates. No key can be shown again."""
     from turnwise.gateway.keys import key_file, read_keys

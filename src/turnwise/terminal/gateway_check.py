@@ -40,7 +40,7 @@ from turnwise.lab.gateway_check import (
 )
 from turnwise.relay.breaches import Whose, breach_of, source_of
 from turnwise.terminal.exit_codes import CANCELLED, NOT_THERE
-from turnwise.terminal.failures import Failure
+from turnwise.terminal.failures import Failure, write_json
 from turnwise.terminal.pager import cancelling
 from turnwise.terminal.rows import say
 from turnwise.terminal.usage import Column, lines_of_table, since_of, width_of
@@ -127,7 +127,7 @@ def _summary(found: Sequence[CaseFound], *, broken: Sequence[CaseFound]) -> str:
     return style(f"{len(broken)} of {len(found)} answers are broken", "red") + f" ({', '.join(counted)})"
 
 
-def write_json(course: GatewayCourse, *, url: str, exit_code: int) -> None:
+def write_report(course: GatewayCourse, *, url: str, exit_code: int) -> None:
     """One object on standard output. Raises OSError."""
     cases = [{**msgspec.to_builtins(one), "broken": one.is_broken} for one in course.found]
     report = {
@@ -140,7 +140,7 @@ def write_json(course: GatewayCourse, *, url: str, exit_code: int) -> None:
         "stopped": course.is_stopped,
         "exit_code": exit_code,
     }
-    say(msgspec.json.encode(report).decode(), stream=sys.stdout, as_it_is=True)
+    write_json(report)
 
 
 # `turnwise gateway check` in order: start the lab, say how to set the gateway, wait for it, ask, show.
@@ -185,7 +185,7 @@ def check_gateway(wanted: GatewayCheckRequest) -> int:
         raise Failure(f"`{shown.base_url.partition('?')[0]}`: {reason}", exit_code=NOT_THERE) from None
     code = CANCELLED if course.is_stopped else BROKEN if any(one.is_broken for one in course.found) else 0
     if wanted.as_json:
-        write_json(course, url=shown.base_url.partition("?")[0], exit_code=code)
+        write_report(course, url=shown.base_url.partition("?")[0], exit_code=code)
     else:
         show(course)
     return code
@@ -323,7 +323,7 @@ def show_report(*, provider: str | None, model: str | None, since: str | None, a
     chosen = [one for one in found if provider in (None, one.provider) and model in (None, one.model)]
     if as_json:
         whole = RepairReport(turnwise=__version__, since=day, models=tuple(chosen))
-        sys.stdout.buffer.write(msgspec.json.encode(whole) + b"\n")
+        write_json(whole)
     if not path.exists():
         say(NO_JOURNAL.format(path=path))
     elif found and not chosen:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from turnwise.agent.formatting import many
 from turnwise.coding_agent.text import style
 from turnwise.lab import Lab
-from turnwise.terminal.command_options import FiniteRange
-from turnwise.terminal.failures import as_one_line
+from turnwise.terminal.command_options import FOLDER, FiniteRange, json_option
+from turnwise.terminal.failures import as_one_line, write_json
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
 from turnwise.terminal.screen import Screen
@@ -40,7 +39,7 @@ the scripts."""
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port on 127.0.0.1. [0: a free one]")
 @click.option(
     "--scripts",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=FOLDER,
     help="A folder of TOML scripts to add to turnwise's own.",
 )
 @click.option(
@@ -125,7 +124,7 @@ Exit code: 0 if everything was as promised, else 1."""
 
 
 @click.command(cls=EndsWithLine, epilog=DEMO_EPILOG)
-@click.option("--json", "as_json", is_flag=True, help="The rows as one JSON object a line, without the live turn.")
+@json_option("The rows as one JSON object a line, without the live turn.")
 def demo_command(as_json: bool) -> None:
     """Show the five incidents that turnwise comes from, each with a naive loop and with turnwise, then one turn live."""
     sys.exit(asyncio.run(play_all(as_json=as_json)))
@@ -139,7 +138,7 @@ async def play_all(*, as_json: bool) -> int:
         row = await play(incident)
         rows.append(row)
         if as_json:
-            sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
+            write_json(row)
     if not as_json:
         show_rows(rows)
     wrong = [f"{row.title}: {row.turnwise.wrong}" for row in rows if row.turnwise.wrong]

@@ -21,8 +21,14 @@ from turnwise.coding_agent.text import clean_line, shortened, style
 from turnwise.errors import CallerError
 from turnwise.settings.mcp_files import NamedServer, check_server_name, is_web_address, shown
 from turnwise.settings.user_settings import add_server, remove_server
-from turnwise.terminal.command_options import complete_models, options_of_editors, options_of_serving
-from turnwise.terminal.failures import FAILED, as_one_line
+from turnwise.terminal.command_options import (
+    FOLDER,
+    complete_models,
+    json_option,
+    options_of_editors,
+    options_of_serving,
+)
+from turnwise.terminal.failures import FAILED, as_one_line, write_json
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
 from turnwise.terminal.terminal import confirm_at_terminal
@@ -52,7 +58,7 @@ missing, or a run of another `turnwise mcp serve` has started it."""
 @click.command("serve", epilog=SERVE_EPILOG)
 @click.option(
     "--root",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Runs work in this folder and below. [default: this folder]",
 )
 @click.option(
@@ -116,9 +122,7 @@ MCP_FILES = click.option(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Those that this JSON file names, too. Repeatable.",
 )
-CWD = click.option(
-    "--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="As a run in this folder would."
-)
+CWD = click.option("--cwd", type=FOLDER, help="As a run in this folder would.")
 
 
 @click.group(epilog=MCP_EPILOG)
@@ -129,7 +133,7 @@ def mcp_command() -> None:
 @mcp_command.command("list", cls=EndsWithLine)
 @MCP_FILES
 @CWD
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a server, on one line each.")
+@json_option("One JSON object a server, on one line each.")
 def list_servers(files: tuple[Path, ...], cwd: Path | None, as_json: bool) -> None:
     """List the servers that a run would start, and what is asked before."""
     with as_one_line():
@@ -139,7 +143,7 @@ def list_servers(files: tuple[Path, ...], cwd: Path | None, as_json: bool) -> No
             start = start_of(server, trust=trust)
             if as_json:
                 told = {"name": server.name, "source": server.source, "where": server.where, "start": start.said}
-                _write_json({**told, "reached": shown(server), "is_asked": start.is_asked})
+                _write_names({**told, "reached": shown(server), "is_asked": start.is_asked})
             else:
                 say(f"{style(server.name, 'bold')}  {clean_line(shown(server))}", stream=sys.stdout)
                 say(style(f"  {clean_line(f'{start.said}; {server.where}')}", "dim"), stream=sys.stdout)
@@ -155,7 +159,7 @@ def list_servers(files: tuple[Path, ...], cwd: Path | None, as_json: bool) -> No
 @click.option("--header", multiple=True, metavar="NAME=VALUE", help="A header of each request. Repeatable.")
 @click.option("--network", is_flag=True, help="Let it use the network.")
 @click.option("--no-sandbox", is_flag=True, help="Run it without a sandbox.")
-@click.option("--json", "as_json", is_flag=True, help="What was written, as one JSON object.")
+@json_option("What was written, as one JSON object.")
 def add(
     name: str,
     words: tuple[str, ...],
@@ -181,7 +185,7 @@ def add(
         table |= {"sandbox": False} if no_sandbox else {}
         path = add_server(name, table, env=os.environ)
         if as_json:
-            _write_json({"name": name, "path": str(path)})
+            _write_names({"name": name, "path": str(path)})
         else:
             say(f"`{name}` is in {clean_line(str(path))}; `turnwise mcp test {name}` starts it", stream=sys.stdout)
         if line := missing_extras("mcp"):
@@ -190,13 +194,13 @@ def add(
 
 @mcp_command.command("remove", cls=EndsWithLine)
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="What was removed, as one JSON object.")
+@json_option("What was removed, as one JSON object.")
 def remove(name: str, as_json: bool) -> None:
     """Take a server out of your turnwise.toml."""
     with as_one_line():
         path = remove_server(name, env=os.environ)
         if as_json:
-            _write_json({"name": name, "path": str(path)})
+            _write_names({"name": name, "path": str(path)})
         else:
             say(f"`{name}` is out of {clean_line(str(path))}", stream=sys.stdout)
 
@@ -206,7 +210,7 @@ def remove(name: str, as_json: bool) -> None:
 @MCP_FILES
 @CWD
 @click.option("--network", is_flag=True, help="Let it use the network, as `run --network` does.")
-@click.option("--json", "as_json", is_flag=True, help="What it offers, as one JSON object.")
+@json_option("What it offers, as one JSON object.")
 def test(name: str, files: tuple[Path, ...], cwd: Path | None, network: bool, as_json: bool) -> None:
     """Start a server, list what it offers, and end it. The exit code is 1 if it does not start."""
     with as_one_line():
@@ -220,7 +224,7 @@ def test(name: str, files: tuple[Path, ...], cwd: Path | None, network: bool, as
             say(style(f"starting `{name}`, {toolset.entry.start_s:g} s at most", "dim", stream=sys.stderr))
         outcome = run_to_end(_tested(toolset))
         if as_json:
-            _write_json({**msgspec.structs.asdict(outcome), "notes": [json_text(note) for note in outcome.notes]})
+            _write_names({**msgspec.structs.asdict(outcome), "notes": [json_text(note) for note in outcome.notes]})
         else:
             _show(outcome)
     if not outcome.started:
@@ -311,9 +315,9 @@ def _pairs(given: Sequence[str], *, option: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _write_json(value: Mapping[str, object]) -> None:
+def _write_names(value: Mapping[str, object]) -> None:
     told = {name: json_text(one) if isinstance(one, str) else one for name, one in value.items()}
-    sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+    write_json(told)
     sys.stdout.flush()
 
 

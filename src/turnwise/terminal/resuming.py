@@ -16,7 +16,6 @@ from turnwise.coding_agent.run_events import FailedModel
 from turnwise.coding_agent.run_servers import servers_of_run
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, SessionRow, journal_path
-from turnwise.settings.options import RunSettings
 from turnwise.terminal.events import JsonLines
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import USAGE, complain
@@ -27,42 +26,12 @@ from turnwise.vocab.file_names import shown_name
 
 
 class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `turnwise resume`."""
+    """The options of `turnwise resume`; `of_run` are those of any run."""
 
-    base_url: str | None
-    api_key_env: str | None
-    network: bool
-    no_sandbox: bool
-    mcp: tuple[Path, ...]
-    no_agents_md: bool
-    allow: tuple[str, ...]
-    ask_timeout: float | None
+    of_run: Given
     unattended: bool
-    plain: bool
     as_json: bool
     take_over: bool
-
-    def of_run(self) -> Given:
-        """As options of a run that says nothing else."""
-        return Given(
-            model=None,
-            base_url=self.base_url,
-            api_key_env=self.api_key_env,
-            settings=RunSettings(),
-            cwd=None,
-            go_on=False,
-            session=None,
-            system=None,
-            allow=self.allow,
-            ask_timeout=self.ask_timeout,
-            no_sandbox=self.no_sandbox,
-            network=self.network,
-            mcp=self.mcp,
-            no_agents_md=self.no_agents_md,
-            no_environment=False,
-            no_stream=False,
-            plain=self.plain,
-        )
 
 
 class SessionOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +48,7 @@ def resume(session: str | None, *, takes_all: bool, given: ResumeGiven) -> int:
     """Go on, and show it; the exit code. Raises CallerError."""
     if takes_all and session is not None:
         raise CallerError("give either SESSION or --all, not both")
-    if takes_all and (given.base_url or given.api_key_env):
+    if takes_all and (given.of_run["base_url"] or given.of_run["api_key_env"]):
         raise CallerError("--base-url and --api-key-env are for one SESSION: leave them out, or --all")
     if takes_all and given.take_over:
         raise CallerError("--take-over is for one SESSION: leave it out, or --all")
@@ -123,7 +92,7 @@ class _One:
     def resume(self, session: Session) -> SessionOutcome:
         """Raises CallerError where it cannot go on."""
         found = find_left(self._journal, session)
-        given, attended = self._given.of_run(), not self._given.unattended and is_attended()
+        given, attended = self._given.of_run, not self._given.unattended and is_attended()
         config = found.left.config
         servers = servers_of_run(
             {**given, "cwd": folder_of(config, row=session.row)},
@@ -155,7 +124,7 @@ class _One:
     def _face(self, session: Session) -> Face:
         if self._given.as_json:
             return JsonLines(within={"session": session.row.id} if self._is_one_of_all else None)
-        return Screen(plain=self._given.plain, clock=self._clock)
+        return Screen(plain=self._given.of_run["plain"], clock=self._clock)
 
 
 class _All:

@@ -6,8 +6,16 @@ from typing import Unpack
 
 import click
 
-from turnwise.coding_agent.options import Given
-from turnwise.terminal.command_options import ALLOW, ASK_SECONDS, MCP_FILES, complete_sessions, shared_options
+from turnwise.coding_agent.options import NOTHING_GIVEN, Given, given_over
+from turnwise.terminal.command_options import (
+    ALLOW,
+    ASK_SECONDS,
+    FOLDER,
+    MCP_FILES,
+    complete_sessions,
+    json_option,
+    shared_options,
+)
 from turnwise.terminal.exit_codes import EXIT_CODES, REPLAY_DIFFERS
 from turnwise.terminal.failures import as_one_line
 from turnwise.terminal.group import TakesPrompts
@@ -57,7 +65,7 @@ class RunCommand(EndsWithLine, TakesPrompts):
 )
 @click.option("--deny", multiple=True, metavar="ID", help="Deny a call that waits (or `all`). Repeatable.")
 @click.option("--output-schema", metavar="FILE", help="A JSON Schema that the answer must fit.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last is the result.")
+@json_option("One JSON object a line; the last is the result.")
 def run_command(
     words: tuple[str, ...],
     no_stdin: bool,
@@ -165,24 +173,14 @@ first turn that did not end with 0; a folder that is gone and a session that som
 @click.option("--no-agents-md", is_flag=True, help="Do not read AGENTS.md of folders below as instructions.")
 @click.option("--unattended", is_flag=True, help="Leave questions for later, even at a terminal.")
 @click.option("--plain", is_flag=True, help="Show answers as they were written, not rendered.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object a line; the last is the result, with --all the summary."
-)
+@json_option("One JSON object a line; the last is the result, with --all the summary.")
 def resume_command(
     session: str | None,
     takes_all: bool,
     take_over: bool,
-    base_url: str | None,
-    api_key_env: str | None,
-    allow: tuple[str, ...],
-    ask_timeout: float | None,
-    network: bool,
-    no_sandbox: bool,
-    mcp: tuple[Path, ...],
-    no_agents_md: bool,
     unattended: bool,
-    plain: bool,
     as_json: bool,
+    **options: object,
 ) -> None:
     """Finish the turn of SESSION (an id, or its first or last letters) whose process died. Without SESSION it is this
     folder's last interrupted session. After a restart of the machine, add --take-over.
@@ -192,20 +190,8 @@ def resume_command(
     with as_one_line():
         from turnwise.terminal.resuming import ResumeGiven, resume
 
-        given = ResumeGiven(
-            base_url=base_url,
-            api_key_env=api_key_env,
-            allow=allow,
-            ask_timeout=ask_timeout,
-            network=network,
-            no_sandbox=no_sandbox,
-            mcp=mcp,
-            no_agents_md=no_agents_md,
-            unattended=unattended,
-            plain=plain,
-            as_json=as_json,
-            take_over=take_over,
-        )
+        of_run = given_over(NOTHING_GIVEN, options)
+        given = ResumeGiven(of_run=of_run, unattended=unattended, as_json=as_json, take_over=take_over)
         code = resume(session, takes_all=takes_all, given=given)
     sys.exit(code)
 
@@ -242,7 +228,7 @@ Exit codes:
     help="Stop behind this step of the turn (the last turn, unless --turn names one).",
 )
 @click.option("--live", is_flag=True, help="Show it at its original speed; long pauses are shortened.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last says whether all was the same.")
+@json_option("One JSON object a line; the last says whether all was the same.")
 @click.option("--plain", is_flag=True, help="Show answers as they are, not rendered.")
 @click.option(
     "--export",
@@ -302,10 +288,10 @@ Exit codes: 0 taken back, or as before already; 2 nothing to take back, or --yes
 @click.command(cls=EndsWithLine, ends_with=write_nothing_taken_back, epilog=UNDO_EPILOG)
 @click.argument("session", required=False)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: the turn, and what happens to each file.")
+@json_option("One JSON object: the turn, and what happens to each file.")
 @click.option(
     "--cwd",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=FOLDER,
     help="The folder whose last session to undo.",
 )
 def undo_command(session: str | None, yes: bool, as_json: bool, cwd: Path | None) -> None:

@@ -25,10 +25,10 @@ from turnwise.journal.journal import Journal, Session, SessionRow, journal_path
 from turnwise.journal.replacement import replace_damaged
 from turnwise.journal.session_rows import Deleted, KeptSession
 from turnwise.settings.settings import KeepRule, read_keep_rule, read_layers, read_span
-from turnwise.terminal.command_options import complete_sessions
+from turnwise.terminal.command_options import complete_sessions, json_option
 from turnwise.terminal.databases import read_journal
 from turnwise.terminal.exit_codes import CANCELLED
-from turnwise.terminal.failures import FAILED, USAGE, as_one_line, complain
+from turnwise.terminal.failures import FAILED, USAGE, as_one_line, complain, write_json
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
 from turnwise.terminal.screen import describe_call, describe_result
@@ -164,7 +164,7 @@ def _lines_of(old: OldSessions, *, open_ends: Mapping[str, StaysFor], now_s: flo
 def _write_pruned(old: OldSessions, *, gone: Sequence[KeptSession], **more: object) -> None:
     stayed = [{"id": one.id, "why": why} for one, why in old.stay]
     told = {"sessions": old.go, "deleted": [one.id for one in gone], "stayed": stayed, **more}
-    sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+    write_json(told)
 
 
 SHOWN = 20  # of the list, unless told otherwise
@@ -195,7 +195,7 @@ def sessions_command() -> None:
     type=click.IntRange(1, MOST),
     help=f"How many, latest first. Default: {SHOWN}, and all with --json.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a session, on one line each.")
+@json_option("One JSON object a session, on one line each.")
 def list_sessions(limit: int | None, as_json: bool) -> None:
     """List sessions, the latest first."""
     with as_one_line():
@@ -206,7 +206,7 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
         (rows, count), code = read_journal(read)
         if as_json:
             for row in rows:
-                _write_json(row)
+                write_json(row)
             sys.exit(code)
         if not rows:
             say("no sessions yet: `turnwise run` makes one")
@@ -226,13 +226,13 @@ def list_sessions(limit: int | None, as_json: bool) -> None:
 
 @sessions_command.command("show", cls=EndsWithLine)
 @click.argument("session", shell_complete=complete_sessions)
-@click.option("--json", "as_json", is_flag=True, help="The session as one JSON object.")
+@json_option("The session as one JSON object.")
 def show_session(session: str, as_json: bool) -> None:
     """Show what was said and done in SESSION (an id, or its first or last letters)."""
     with as_one_line():
         (tree, is_left), code = read_journal(lambda journal: _read_shown(journal, session))
         if as_json:
-            _write_json(_json_of(tree))
+            write_json(_json_of(tree))
         else:
             _show(tree)
             if is_left:
@@ -241,14 +241,14 @@ def show_session(session: str, as_json: bool) -> None:
 
 
 @sessions_command.command("rescue", cls=EndsWithLine)
-@click.option("--json", "as_json", is_flag=True, help="What was done as one JSON object.")
+@json_option("What was done as one JSON object.")
 def rescue_sessions(as_json: bool) -> None:
     """Copy what is readable in a damaged journal to a new file, and keep the damaged file beside it."""
     with as_one_line():
         path = journal_path(os.environ)
         rescued, kept = replace_damaged(path, clock=SystemClock())
         if as_json:
-            _write_json({"journal": str(path), "kept": str(kept), **msgspec.structs.asdict(rescued)})
+            write_json({"journal": str(path), "kept": str(kept), **msgspec.structs.asdict(rescued)})
             return
         say(f"{clean_line(str(path))} is new; {rescued.said()}", stream=sys.stdout)
         say(f"the damaged file is {clean_line(str(kept))}", stream=sys.stdout)
@@ -258,7 +258,7 @@ def rescue_sessions(as_json: bool) -> None:
 @click.argument("session", shell_complete=complete_sessions)
 @click.option("--turn", type=click.IntRange(min=1), help="Begin after this turn; 1 is the first. Default: the last.")
 @click.option("--step", type=click.IntRange(min=1), help="Begin after this step of the turn. Default: its end.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: the new session, and where it begins.")
+@json_option("One JSON object: the new session, and where it begins.")
 def fork_session(session: str, turn: int | None, step: int | None, as_json: bool) -> None:
     """Begin a new session from a step of SESSION. SESSION stays as it is.
 
@@ -273,7 +273,7 @@ def fork_session(session: str, turn: int | None, step: int | None, as_json: bool
             new = fork(journal, found, new_id=TimeOrderedIds(clock).new, turn=turn, step=step)
         if as_json:
             told = {"session": new.session, "of": found.row.id, "turn": new.turn, "step": new.step}
-            sys.stdout.buffer.write(msgspec.json.encode({**told, "folder": found.row.folder}) + b"\n")
+            write_json({**told, "folder": found.row.folder})
             return
         say(new.session, stream=sys.stdout)
         say(
@@ -288,7 +288,7 @@ def fork_session(session: str, turn: int | None, step: int | None, as_json: bool
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the N latest sessions in any case.")
 @click.option("--unfinished", is_flag=True, help="Also delete sessions that were interrupted or wait for an answer.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: the sessions, and which were deleted.")
+@json_option("One JSON object: the sessions, and which were deleted.")
 def prune_sessions(older_than: str | None, keep: int | None, unfinished: bool, yes: bool, as_json: bool) -> None:
     """Delete old sessions with their sub-agents. turnwise shows them first, and asks you.
 
@@ -395,7 +395,3 @@ def _state(row: SessionRow) -> str:
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-def _write_json(value: object) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")

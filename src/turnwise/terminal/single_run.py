@@ -209,10 +209,7 @@ class _Shown:
             self.approver = TerminalApprover(
                 terminal,
                 policy=self._policy,
-                offers=place.offers,
-                inspect=place.inspect,
-                workspace=place.workspace,
-                clock=place.clock,
+                around=place.around_asks,
                 stop=self.stop,
                 before_command=self.seeing.before_command,
                 later=later,
@@ -384,7 +381,7 @@ class SingleRun:
             self._face.tell(cannot_go_on(error))
             return None
         if answers:
-            given = answers_of(open_asks(self._journal, found), answers=answers)
+            given = answers_of(open_asks(self._journal, turn_id=found.turn_id, left=found.left), answers=answers)
             found.left.terms = msgspec.structs.replace(found.left.terms, answers=given)
         self._tell_beginning()
         self._face.tell(left_line(found, journal=self._journal, now_s=self._clock.now()))

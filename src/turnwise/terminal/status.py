@@ -38,6 +38,7 @@ from turnwise.running.watcher_events import (
     TurnFinished,
     WatcherEvent,
 )
+from turnwise.terminal.command_options import json_option
 from turnwise.terminal.databases import as_database_failure, checked_dsn, database_option, open_queue
 from turnwise.terminal.events import JsonLines
 from turnwise.terminal.failures import FAILED, Failure, as_one_line
@@ -164,7 +165,7 @@ Exit codes:
     metavar="N",
     help="With --follow: begin with the event of this number. [default: 1]",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a turn or event, on one line each.")
+@json_option("One JSON object a turn or event, on one line each.")
 def status_command(session: str, database: str | None, follow: bool, first: int | None, as_json: bool) -> None:
     """Show the turns that were submitted, the latest first, or those of SESSION."""
     if follow and not session:

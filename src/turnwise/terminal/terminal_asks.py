@@ -3,12 +3,11 @@
 import asyncio
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from turnwise.base.clock import Clock
 from turnwise.coding_agent.asked_calls import (
     SPARE_S,
     AskSurroundings,
@@ -26,14 +25,11 @@ from turnwise.coding_agent.text import has_colour, style, visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules
 from turnwise.running.approvals import Asking
-from turnwise.running.grants import Inspector
 from turnwise.terminal.pager import SPARE_ROWS, Pages, PromptLeft, PromptStopped, rows_of, scrolls_away
 from turnwise.terminal.rows import COLOUR, columns_of, fitted
 from turnwise.terminal.terminal import Terminal
-from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.previews import shortly
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.config import ToolOffer
 
 MAX_SHOWN_LINES = 200
 MAX_SHOWN_ROWS = 400  # a person finds them by scrolling back; lines that take more of them may be gone
@@ -88,17 +84,14 @@ class TerminalApprover:
         terminal: Terminal,
         *,
         policy: Policy,
-        offers: Mapping[str, ToolOffer],
-        inspect: Inspector,
-        workspace: WorkspacePaths,
-        clock: Clock,
+        around: AskSurroundings,
         stop: Callable[[], object],
         before_command: Callable[[], object],
         later: bool = True,
     ) -> None:
         self._terminal = terminal
         self.policy = policy
-        self._around = AskSurroundings(offers=offers, inspect=inspect, workspace=workspace, clock=clock)
+        self._around = around
         self._stop = stop
         self._before_command = before_command
         self._later = later
@@ -270,9 +263,8 @@ class TerminalApprover:
         """What is to be decided: the call, and the diff of what a file tool would do, as if it were allowed."""
         what, changes = await self._around.would_do(ask, facts=facts)
         short = shortly(changes)
-        allowed, all_allowed = [
-            rules_said(rules, workspace=self.policy.workspace, whole=whole) for whole in (False, True)
-        ]
+        all_allowed = rules_said(rules, workspace=self.policy.workspace)
+        allowed = ends_of(all_allowed)
         more = [] if allowed == all_allowed else [f"[a] would allow in this session: {all_allowed}"]
         always = f"  [a] would allow in this session: {allowed}"
         names = [ask.call.name, *path]

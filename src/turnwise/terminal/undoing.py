@@ -4,8 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-import msgspec
-
 from turnwise.base.clock import SystemClock
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.asked_calls import is_attended
@@ -22,7 +20,7 @@ from turnwise.coding_agent.workplace import find_session
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.terminal.exit_codes import CANCELLED
-from turnwise.terminal.failures import USAGE, complain
+from turnwise.terminal.failures import USAGE, complain, write_json
 from turnwise.terminal.rows import say
 from turnwise.terminal.terminal import Terminal
 
@@ -92,7 +90,7 @@ def _write_json(back: TurnBack, *, happened: bool, **more: object) -> None:
         "files": files,
         **more,
     }
-    sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+    write_json(told)
 
 
 def _name(path: Path) -> str:

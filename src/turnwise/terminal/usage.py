@@ -22,9 +22,9 @@ from turnwise.journal.journal import Journal
 from turnwise.journal.ledger import COUNTS
 from turnwise.journal.ledger_queries import By, LedgerReader, LedgerSpan, Total, TurnBill, sum_of_totals
 from turnwise.rules.pricing import ZERO, Cost
-from turnwise.terminal.command_options import complete_sessions
+from turnwise.terminal.command_options import complete_sessions, json_option
 from turnwise.terminal.databases import read_journal
-from turnwise.terminal.failures import as_one_line
+from turnwise.terminal.failures import as_one_line, write_json
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
 
@@ -181,7 +181,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     help=f"At most N lines and turns: the latest, or those with the most requests. Default: {LINES}, and {TURNS} turns.",
 )
 @click.option("--all", "shows_all", is_flag=True, help="All lines and turns. --json and --csv always have all.")
-@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+@json_option("Everything as one JSON object.")
 @click.option("--csv", "as_csv", is_flag=True, help="The lines of the table as CSV.")
 def usage_command(
     by: By,
@@ -211,7 +211,7 @@ def usage_command(
         if as_csv:
             write_csv(report.rows, by=by, stream=sys.stdout)
         elif as_json:
-            sys.stdout.buffer.write(msgspec.json.encode(json_of(report)) + b"\n")
+            write_json(json_of(report))
         else:
             show(report, titles=found.titles, turns=found.turns, limit=lines, stream=sys.stdout)
     sys.exit(code)

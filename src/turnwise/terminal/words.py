@@ -20,7 +20,6 @@ from collections.abc import (
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from turnwise.agent.mcp_servers import ServerToolset
 from turnwise.coding_agent.interruptible_run import InterruptibleRun
 from turnwise.coding_agent.prompts import PromptPart
 from turnwise.coding_agent.text import shortened, visible_line
@@ -32,6 +31,7 @@ from turnwise.terminal.terminal import Terminal
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
 
+    from turnwise.agent.mcp_servers import ServerToolset
     from turnwise.tools.mcp.offered_tools import OfferedPrompt
 
 # What is a command in a session, and not a word for the model: `/` and a name, and the few words that mean one of them.
@@ -234,7 +234,7 @@ SUMMARY = 80
 _COMMAND = re.compile(r"/(?P<server>[A-Za-z][A-Za-z0-9_-]*):(?P<prompt>\S+)\s*(?P<rest>.*)", re.DOTALL)
 
 
-def prompt_lines(servers: Sequence[ServerToolset]) -> Iterator[str]:
+def prompt_lines(servers: "Sequence[ServerToolset]") -> Iterator[str]:
     """One for each prompt: how it is typed, and what it is for."""
     for server in servers:
         listing = server.listing
@@ -243,7 +243,7 @@ def prompt_lines(servers: Sequence[ServerToolset]) -> Iterator[str]:
             yield f"  /{server.name}:{one.own_name}{arguments}  {shortened(one.description, limit=SUMMARY)}"
 
 
-def prompt_names(servers: Sequence[ServerToolset]) -> dict[str, str]:
+def prompt_names(servers: "Sequence[ServerToolset]") -> dict[str, str]:
     """The commands with what each is for, as far as the servers have said them."""
     named: dict[str, str] = {}
     for server in servers:
@@ -252,13 +252,13 @@ def prompt_names(servers: Sequence[ServerToolset]) -> dict[str, str]:
     return named
 
 
-def is_prompt(line: str, *, servers: Sequence[ServerToolset]) -> bool:
+def is_prompt(line: str, *, servers: "Sequence[ServerToolset]") -> bool:
     """Whether the line names a prompt of one of the servers, rightly or not."""
     found = _COMMAND.fullmatch(line.strip())
     return found is not None and any(one.name == found["server"] for one in servers)
 
 
-async def filled_prompt(line: str, *, servers: Sequence[ServerToolset]) -> str | None:
+async def filled_prompt(line: str, *, servers: "Sequence[ServerToolset]") -> str | None:
     """The text of the prompt that the line names; None where it names none. Raises CallerError for a prompt that there is not, or
     that lacks an argument, and ToolFault where the server fails."""
     found = _COMMAND.fullmatch(line.strip())

@@ -19,7 +19,7 @@ from turnwise.base.extras import require_extras
 from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.coding_agent.text import visible_line
 from turnwise.errors import CallerError
-from turnwise.terminal.command_options import FiniteRange
+from turnwise.terminal.command_options import FiniteRange, json_option
 from turnwise.terminal.databases import checked_dsn, database_option
 from turnwise.terminal.failures import as_one_line
 
@@ -153,7 +153,7 @@ SIGTERM and Ctrl-C hand over the turns that run. Exit codes:
     metavar="S",
     help="Seconds that steps have to end after SIGTERM. [default: 20]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Log in JSON lines.")
+@json_option("Log in JSON lines.")
 def worker_command(
     database: str | None,
     agents: tuple[str, ...],

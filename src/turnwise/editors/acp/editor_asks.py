@@ -21,12 +21,12 @@ from turnwise.coding_agent.asked_calls import (
     MAX_TITLE,
     AskSurroundings,
     NotWhole,
-    always_said,
     answer_to,
     answered_in_order,
     as_it_is_now,
     confusables_in,
     decoded_texts,
+    ends_of,
     in_own_time,
     is_allowed,
     refusal_of,
@@ -108,8 +108,8 @@ class EditorApprover:
         options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
         more: list[str] = []
         if rules:
-            said = always_said(rules, workspace=self.policy.workspace)
-            whole = rules_said(rules, workspace=self.policy.workspace, whole=True)
+            whole = rules_said(rules, workspace=self.policy.workspace)
+            said = ends_of(whole)
             more = [] if said == whole else [f"always would allow: {whole}"]
             name = f"Always allow in this session: {said}"
             options.append(PermissionOption(option_id=ALWAYS, name=name, kind="allow_always"))

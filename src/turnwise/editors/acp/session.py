@@ -32,7 +32,7 @@ from turnwise.agent.results import RunResult
 from turnwise.agent.run_options import RunOptions
 from turnwise.agent.runs import Run
 from turnwise.base.clock import Clock
-from turnwise.coding_agent.asked_calls import AskSurroundings, dropped_line, pending_of
+from turnwise.coding_agent.asked_calls import dropped_line, pending_of
 from turnwise.coding_agent.interruptible_run import typed_parts
 from turnwise.coding_agent.last_exchange import SessionSpent
 from turnwise.coding_agent.model_names import Offers, another_model, choice_of
@@ -415,9 +415,7 @@ class EditorSession:
             AskMeans(
                 client=self._means.client,
                 session=self.id,
-                around=AskSurroundings(
-                    offers=place.offers, inspect=place.inspect, workspace=place.workspace, clock=self._means.clock
-                ),
+                around=place.around_asks,
                 runs_commands=self._runs_commands,
                 has_forms=self._means.can.elicitation is not None and self._means.can.elicitation.form is not None,
             ),

@@ -174,7 +174,7 @@ class ClientApprover:
         runs, changes = await self._around.would_do(ask, facts=facts)
         what = [*runs, *changes]
         marks = await asyncio.to_thread(confusables_in, [ask.call.name, *what], folder=lambda: workspace.root)
-        always = rules_said(rules, workspace=self.policy.workspace, whole=True) if rules else ""
+        always = rules_said(rules, workspace=self.policy.workspace) if rules else ""
         below = [
             *([f"asked because: {visible_line(why_of(ask))}"] if why_of(ask) else []),
             *([f"`{ALWAYS}` would allow: {always}"] if always else []),

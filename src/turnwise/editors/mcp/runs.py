@@ -16,7 +16,7 @@ from turnwise.agent.results import RunResult
 from turnwise.agent.run_options import RunOptions
 from turnwise.agent.runs import Run
 from turnwise.base.clock import Clock
-from turnwise.coding_agent.asked_calls import MAX_TITLE, AskSurroundings, title_of
+from turnwise.coding_agent.asked_calls import MAX_TITLE, title_of
 from turnwise.coding_agent.model_names import another_model
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.repository import MAX_PATH, foreign_folder, settings_of_run
@@ -330,10 +330,9 @@ class ServedRun:
     async def _serve(self, place: Workplace) -> Served:
         options: RunOptions = {"watch": self._see}
         if self._asks:
-            around = AskSurroundings(
-                offers=place.offers, inspect=place.inspect, workspace=place.workspace, clock=self._means.clock
+            approver = ClientApprover(
+                place.around_asks, policy=place.policy, questions=self.questions, note=self._notes.append
             )
-            approver = ClientApprover(around, policy=place.policy, questions=self.questions, note=self._notes.append)
             options["safety"] = {"approver": approver}
         self._run = place.agent.start(self.wish.prompt, **options)
         if self._is_cancelled:
