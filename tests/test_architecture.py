@@ -43,7 +43,7 @@ NODES = {
     "running": 19_000,
     "settings": 6_800,
     "telemetry": 3_800,
-    "terminal": 41_600,
+    "terminal": 41_300,
     "testing": 5_000,
     "tools": 49_900,
     "turn": 28_700,

@@ -71,6 +71,11 @@ def look_around(env: Mapping[str, str]) -> FoundEndpoints:
     return FoundEndpoints(keys=keys_in(env), servers=answers, looked_for=servers)
 
 
+def shown_url(endpoint: Endpoint) -> str:
+    """Its address without the query, which may hold a key."""
+    return endpoint.scrub(endpoint.base_url.partition("?")[0])
+
+
 async def offered_by(endpoint: Endpoint, *, within_s: float = ASK_S) -> tuple[OfferedModel, ...]:
     """The models that it offers now. Raises CallerError where it has no list, ProviderFault where it gives none."""
     async with AiohttpTransport() as transport:

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -50,6 +51,7 @@ Exit codes:
 )
 @click.option(
     "--timeout",
+    "timeout_s",
     type=FiniteRange(0, MOST_TIMEOUT_S, min_open=True),
     default=60.0,
     show_default=True,
@@ -64,15 +66,7 @@ Exit codes:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
 @json_option("One JSON object: the probes, what they showed, and the profile.")
 def check_command(
-    model: str | None,
-    base_url: str | None,
-    api_key_env: str | None,
-    only: tuple[str, ...],
-    max_output_tokens: int,
-    timeout: float,
-    rules: bool,
-    yes: bool,
-    as_json: bool,
+    **options: Any,
 ) -> None:
     """Send a dozen small requests to MODEL, and say what works, what turnwise heals, and what the profile should say.
 
@@ -82,18 +76,7 @@ def check_command(
     with as_one_line():
         from turnwise.terminal.endpoint_check import CheckRequest, check
 
-        wanted = CheckRequest(
-            model=model,
-            base_url=base_url,
-            api_key_env=api_key_env,
-            only=only,
-            max_output_tokens=max_output_tokens,
-            timeout_s=timeout,
-            yes=yes,
-            as_json=as_json,
-            rules=rules,
-        )
-        code = check(wanted, folder=Path.cwd())
+        code = check(CheckRequest(**options), folder=Path.cwd())
     sys.exit(code)
 
 

@@ -1,7 +1,6 @@
 """What `turnwise doctor` looks at: each thing that a run needs, how it is, and what to do about it."""
 
 import contextlib
-import json
 import os
 import platform
 import shutil
@@ -24,7 +23,7 @@ from turnwise.coding_agent.choice import Choice, NoModel, choose
 from turnwise.coding_agent.hook_commands import read_hooks
 from turnwise.coding_agent.left_turns import how_they_go_on, interrupted_rows
 from turnwise.coding_agent.mcp_servers import named_servers
-from turnwise.coding_agent.model_names import key_line, keys_in, look_around, offered_by
+from turnwise.coding_agent.model_names import key_line, keys_in, look_around, offered_by, shown_url
 from turnwise.coding_agent.permissions import policy_of_run
 from turnwise.coding_agent.repository import settings_of_run
 from turnwise.coding_agent.text import clean_line, style
@@ -36,7 +35,7 @@ from turnwise.journal.journal import Journal, journal_path
 from turnwise.journal.prices import prices_of_layers
 from turnwise.settings.catalogue import ModelEnd
 from turnwise.settings.settings import Layer, Merged, RunSettings, read_layers
-from turnwise.terminal.failures import FAILED
+from turnwise.terminal.failures import FAILED, write_ascii_json
 from turnwise.terminal.rows import say
 from turnwise.tools.sandbox import find_sandbox
 from turnwise.vocab import FaultKind
@@ -172,7 +171,7 @@ def _what_to_choose(*, offline: bool) -> str:
 def _endpoint(choice: Choice, *, source: str, offline: bool) -> Check:
     named = read_model(choice.model)
     endpoint = open_endpoint(named, base_url=choice.base_url, api_key_env=choice.api_key_env, ways=ON_THE_COMMAND_LINE)
-    url = _shown(endpoint)
+    url = shown_url(endpoint)
     if offline:
         return Check(name="endpoint", status="ok", found=f"{url}, not asked: --offline")
     clock = SystemClock()
@@ -200,13 +199,8 @@ def _endpoint(choice: Choice, *, source: str, offline: bool) -> Check:
     )
 
 
-def _shown(endpoint: Endpoint) -> str:
-    """Its address without the query, which may hold a key."""
-    return endpoint.scrub(endpoint.base_url.partition("?")[0])
-
-
 def _failed(error: ProviderFault, *, endpoint: Endpoint, variable: str | None, source: str) -> Check:
-    kind, found = error.fault.kind, f"{_shown(endpoint)}: {error}"
+    kind, found = error.fault.kind, f"{shown_url(endpoint)}: {error}"
     if kind is FaultKind.AUTH:
         names = variable or " or ".join(endpoint.profile.api_key_env) or "a variable, and name it with --api-key-env"
         return Check(name="endpoint", status="stops", found=found, advice=f"put a key that holds into {names}")
@@ -319,7 +313,7 @@ def show_checks(checks: Sequence[Check], *, as_json: bool) -> int:
     stops = [check for check in checks if check.status == "stops"]
     if as_json:
         told = [{"advice": "", **msgspec.to_builtins(check)} for check in checks]
-        click.echo(json.dumps({"turnwise": __version__, "ok": not stops, "checks": told}))
+        write_ascii_json({"turnwise": __version__, "ok": not stops, "checks": told})
         return FAILED if stops else 0
     width = max([len(check.name) for check in checks])
     for check in checks:

@@ -312,7 +312,8 @@ def answers_of(
     replied = {id for id, _, _ in replies}
     approved = {marked(one, known=known)[0] for one in approve}
     if strange := [id for id, _, _ in replies if id not in questions]:
-        raise Failure(f"--reply `{strange[0]}`: no such question waits" + _there(questions))
+        there = f"; there are {', '.join(questions)}" if questions else ""
+        raise Failure(f"--reply `{strange[0]}`: no such question waits{there}")
     if len(replied) < len(reply) or replied & {*approved, *deny}:
         raise Failure("a question takes one answer: leave the others out")
     show = partial(say, as_it_is=True)
@@ -326,10 +327,6 @@ def answers_of(
     return told + [
         Approval(call_id=id, verdict="allow", text=text, digest=questions[id].digest) for id, _, text in replies
     ]
-
-
-def _there(questions: dict[str, OneAsk]) -> str:
-    return f"; there are {', '.join(questions)}" if questions else ""
 
 
 # `turnwise cancel`: end the turns of a session, wherever they run.

@@ -1,15 +1,14 @@
 """`turnwise check`: the command, and how its findings are shown."""
 
 import asyncio
-import json
 import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 import click
 import msgspec
-from rich.console import Console
 
 from turnwise._version import __version__
 from turnwise.agent.formatting import many, usd_said
@@ -18,21 +17,14 @@ from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.asked_calls import is_attended
 from turnwise.coding_agent.choice import Choice, NoModel, choose
+from turnwise.coding_agent.model_names import shown_url
 from turnwise.coding_agent.repository import settings_of_run
 from turnwise.coding_agent.text import clean, clean_line, shortened, style
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.errors import CallerError
 from turnwise.journal.prices import prices_of_layers
-from turnwise.lab.endpoint_check.judging import (
-    CheckOutcome,
-    Judgement,
-    ProbeVerdict,
-    ProfileChange,
-    judge,
-    profile_with,
-    write_row,
-)
+from turnwise.lab.endpoint_check.judging import CheckOutcome, Judgement, ProfileChange, judge, profile_with, write_row
 from turnwise.lab.endpoint_check.probes import (
     MAX_OUTPUT_TOKENS,
     PROBES,
@@ -51,10 +43,14 @@ from turnwise.settings.endpoint_rows import ENDPOINTS
 from turnwise.settings.settings import RunSettings, read_layers
 from turnwise.settings.user_settings import lines_of
 from turnwise.terminal.exit_codes import CANCELLED, CHECK_CODES
+from turnwise.terminal.failures import write_ascii_json
 from turnwise.terminal.pager import cancelling
+from turnwise.terminal.screen import spinning
 from turnwise.terminal.terminal import Terminal
 from turnwise.vocab import Usage
 from turnwise.wire.profiles import Profile, builtin_profiles, parse_profiles
+
+Found = TypeVar("Found")
 
 # A judgement as a table for people, or as one JSON object.
 
@@ -98,7 +94,7 @@ def report_lines(shown: CheckReport) -> Iterator[str]:
     for verdict in judgement.verdicts:
         mark, colour = MARKS[verdict.weight]
         title = titles[verdict.probe].ljust(width)
-        yield f"{style(mark, colour)} {title}  {shortened(_told_of(verdict), limit=MAX_FOUND)}"
+        yield f"{style(mark, colour)} {title}  {shortened(verdict.found or 'no answer', limit=MAX_FOUND)}"
     if judgement.unanswered:
         yield f"sent, and not waited for: {', '.join(judgement.unanswered)}"
     if judgement.unasked:
@@ -115,10 +111,6 @@ def report_lines(shown: CheckReport) -> Iterator[str]:
     yield spent_said(shown.requests, shown.usage, shown.cost)
     end, colour = ENDS[judgement.outcome]
     yield style(end, colour, "bold")
-
-
-def _told_of(verdict: ProbeVerdict) -> str:
-    return verdict.found or "no answer"
 
 
 def _seen_lines(judgement: Judgement) -> Iterator[str]:
@@ -142,28 +134,26 @@ def spent_said(requests: int, usage: Usage, cost: Cost) -> str:
     return f"{many(requests, 'request')}, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out, {money}"
 
 
-def show(shown: CheckReport) -> None:
-    for line in report_lines(shown):
-        click.echo(line)
-
-
-def write_json(shown: CheckReport) -> None:
-    """In ASCII: a server's words may hold what drives a terminal, and stay whole this way."""
-    judgement, usd = shown.judgement, shown.cost.exact_usd
-    told: dict[str, object] = {
+def _told_first(shown: "CheckReport | RuleReport", *, outcome: CheckOutcome, **tokens: int) -> dict[str, object]:
+    """What both kinds of check say under `--json`. `tokens` are counted beside those of input and output."""
+    usd = shown.cost.exact_usd
+    return {
         "turnwise": __version__,
         "version": VERSION,
         "model": shown.model,
         "base_url": shown.url,
-        "outcome": judgement.outcome,
+        "outcome": outcome,
         "exit_code": shown.exit_code,
         "requests": shown.requests,
-        "usage": {
-            "input_tokens": shown.usage.input_tokens,
-            "output_tokens": shown.usage.output_tokens,
-            "cache_read_tokens": shown.usage.cache_read_tokens,
-        },
+        "usage": {"input_tokens": shown.usage.input_tokens, "output_tokens": shown.usage.output_tokens, **tokens},
         "cost_usd": None if usd is None or not shown.cost.requests else f"{usd:f}",
+    }
+
+
+def report_told(shown: CheckReport) -> dict[str, object]:
+    judgement = shown.judgement
+    return {
+        **_told_first(shown, outcome=judgement.outcome, cache_read_tokens=shown.usage.cache_read_tokens),
         "probes": [
             {
                 "name": verdict.probe,
@@ -189,7 +179,6 @@ def write_json(shown: CheckReport) -> None:
         else None,
         "settings": shown.settings or None,
     }
-    click.echo(json.dumps(msgspec.to_builtins(told)))
 
 
 # What `turnwise check --rules` has found: a line a rule, and the row for the user's own `turnwise.toml`.
@@ -260,14 +249,11 @@ def row_of(profile: Profile) -> str:
 
 def rule_lines(shown: RuleReport) -> Iterator[str]:
     width = max([len(one.title) for one in shown.asked], default=0)
-    for one in (*shown.asked, *([shown.refused_plain] if shown.refused_plain else ())):
-        mark, colour, word = RULE_MARKS[one.answer]
-        words = f": {shortened(one.words, limit=MAX_FOUND)}" if one.words and one.answer != "taken" else ""
-        yield f"{style(mark, colour)} {clean(one.title).ljust(width)}  {word}{words}"
-    if shown.holds is not None:
-        mark, colour, word = RULE_MARKS[shown.holds.answer]
-        words = f": {shortened(shown.holds.words, limit=MAX_FOUND)}" if shown.holds.answer != "taken" else ""
-        yield f"{style(mark, colour)} {shown.holds.title.ljust(width)}  {word}{words}"
+    for one in (*shown.asked, shown.refused_plain, shown.holds):
+        if one is not None:
+            mark, colour, word = RULE_MARKS[one.answer]
+            words = f": {shortened(one.words, limit=MAX_FOUND)}" if one.words and one.answer != "taken" else ""
+            yield f"{style(mark, colour)} {clean(one.title).ljust(width)}  {word}{words}"
     yield f"never asked: {'; '.join(UNASKED)}"
     if shown.row:
         yield ("" if shown.changes else "\nnothing was refused that turnwise sends another way;")
@@ -279,24 +265,9 @@ def rule_lines(shown: RuleReport) -> Iterator[str]:
     yield style(end, colour, "bold")
 
 
-def show_rules(shown: RuleReport) -> None:
-    for line in rule_lines(shown):
-        click.echo(line)
-
-
-def write_rules_json(shown: RuleReport) -> None:
-    """In ASCII, as that of a check."""
-    usd = shown.cost.exact_usd
-    told: dict[str, object] = {
-        "turnwise": __version__,
-        "version": VERSION,
-        "model": shown.model,
-        "base_url": shown.url,
-        "outcome": shown.outcome,
-        "exit_code": shown.exit_code,
-        "requests": shown.requests,
-        "usage": {"input_tokens": shown.usage.input_tokens, "output_tokens": shown.usage.output_tokens},
-        "cost_usd": None if usd is None or not shown.cost.requests else f"{usd:f}",
+def rules_told(shown: RuleReport) -> dict[str, object]:
+    return {
+        **_told_first(shown, outcome=shown.outcome),
         "rules": [msgspec.structs.asdict(one) for one in shown.asked],
         "conversation": None if shown.holds is None else shown.holds.answer,
         "control": "taken" if shown.refused_plain is None else shown.refused_plain.answer,
@@ -310,7 +281,6 @@ def write_rules_json(shown: RuleReport) -> None:
         else None,
         "settings": shown.settings or None,
     }
-    click.echo(json.dumps(msgspec.to_builtins(told)))
 
 
 # `turnwise check` in order: say what it will cost, ask, send, judge, show.
@@ -363,13 +333,32 @@ def check(wanted: CheckRequest, *, folder: Path) -> int:
     told = estimate(probes, so_far=so_far, endpoint=endpoint, row=row)
     if not is_wanted(told, choice=choice, endpoint=endpoint, clock=clock, yes=wanted.yes):
         return CANCELLED
-    course = run_to_end(_run(endpoint, so_far=so_far, probes=probes, clock=clock, timeout_s=wanted.timeout_s))
+
+    def asking(transport: AiohttpTransport, tell: Callable[[str], None]) -> Coroutine[None, None, Course]:
+        checking = EndpointCheck(
+            endpoint,
+            so_far=so_far,
+            transport=transport,
+            clock=clock,
+            timeout_s=wanted.timeout_s,
+            tell=lambda probe: tell(probe.title),
+            refresh=transport.close,
+        )
+        return checking.run(probes)
+
+    course = run_to_end(_in_progress(asking, total=len(probes)))
     shown = shown_of(course, named=named, probes=probes, row=row, api_key_env=choice.api_key_env)
+    return _show(wanted, told=report_told(shown), lines=report_lines(shown), code=shown.exit_code)
+
+
+def _show(wanted: CheckRequest, *, told: Mapping[str, object], lines: Iterator[str], code: int) -> int:
+    """On standard output; the exit code."""
     if wanted.as_json:
-        write_json(shown)
+        write_ascii_json(told)
     else:
-        show(shown)
-    return shown.exit_code
+        for line in lines:
+            click.echo(line)
+    return code
 
 
 def is_wanted(told: Estimate, *, choice: Choice, endpoint: Endpoint, clock: Clock, yes: bool) -> bool:
@@ -394,7 +383,20 @@ def check_rules(
     told = estimate_rules(RULE_PROBES, model=named.name, row=row)
     if not is_wanted(told, choice=choice, endpoint=endpoint, clock=clock, yes=wanted.yes):
         return CANCELLED
-    course = run_to_end(_run_rules(endpoint, model=named.name, clock=clock, timeout_s=wanted.timeout_s))
+
+    def asking(transport: AiohttpTransport, tell: Callable[[str], None]) -> Coroutine[None, None, RuleCourse]:
+        checking = ServerRulesCheck(
+            endpoint,
+            model=named.name,
+            transport=transport,
+            clock=clock,
+            timeout_s=wanted.timeout_s,
+            tell=tell,
+            refresh=transport.close,
+        )
+        return checking.run(RULE_PROBES)
+
+    course = run_to_end(_in_progress(asking, total=len(RULE_PROBES) + 1))
     profile, changes = found_profile(course, base_url=endpoint.base_url, api_key_env=choice.api_key_env)
     outcome = outcome_of(course)
     has_row = course.is_conclusive and "?" not in endpoint.base_url
@@ -402,7 +404,7 @@ def check_rules(
         model=f"{named.profile.name}:{named.name}",
         url=shown_url(endpoint),
         outcome=outcome,
-        exit_code=CANCELLED if outcome == "stopped" else CHECK_CODES[outcome],
+        exit_code=exit_code_of(outcome),
         asked=tuple(course.asked),
         holds=course.holds,
         refused_plain=course.refused_plain,
@@ -416,23 +418,22 @@ def check_rules(
         if has_row
         else "",
     )
-    (write_rules_json if wanted.as_json else show_rules)(shown)
-    return shown.exit_code
+    return _show(wanted, told=rules_told(shown), lines=rule_lines(shown), code=shown.exit_code)
 
 
-async def _run_rules(endpoint: Endpoint, *, model: str, clock: Clock, timeout_s: float) -> RuleCourse:
-    with cancelling(), _Progress(len(RULE_PROBES) + 1) as progress:
+async def _in_progress(
+    asking: Callable[[AiohttpTransport, Callable[[str], None]], Coroutine[None, None, Found]], *, total: int
+) -> Found:
+    """What `asking` finds by a transport; it tells the title of each request, which stands at the terminal meanwhile."""
+    numbers = count(1)
+    with cancelling(), spinning() as show:
+
+        def tell(title: str) -> None:
+            if show is not None:
+                show(f"{next(numbers)}/{total} {title}")
+
         async with AiohttpTransport() as transport:
-            checking = ServerRulesCheck(
-                endpoint,
-                model=model,
-                transport=transport,
-                clock=clock,
-                timeout_s=timeout_s,
-                tell=progress.tell,
-                refresh=transport.close,
-            )
-            return await checking.run(RULE_PROBES)
+            return await asking(transport, tell)
 
 
 def probes_of(only: Sequence[str], *, endpoint: Endpoint) -> tuple[Probe, ...]:
@@ -446,63 +447,19 @@ def probes_of(only: Sequence[str], *, endpoint: Endpoint) -> tuple[Probe, ...]:
     )
 
 
-def shown_url(endpoint: Endpoint) -> str:
-    """Its address without the query, which may hold a key."""
-    return endpoint.scrub(endpoint.base_url.partition("?")[0])
-
-
 def _is_allowed() -> bool:
     """Whether the person says yes; everything else is a no. Raises CallerError where nobody can be asked."""
     if not is_attended():
         raise CallerError(NEEDS_YES)
-    return run_to_end(_is_confirmed(Terminal()))
 
+    async def confirmed() -> bool:
+        try:
+            with cancelling():
+                return await Terminal().says_yes(lambda: "send them? [y/N] ")
+        except asyncio.CancelledError:
+            return False
 
-async def _is_confirmed(terminal: Terminal) -> bool:
-    try:
-        with cancelling():
-            return await terminal.says_yes(lambda: "send them? [y/N] ")
-    except asyncio.CancelledError:
-        return False
-
-
-async def _run(endpoint: Endpoint, *, so_far: SoFar, probes: Sequence[Probe], clock: Clock, timeout_s: float) -> Course:
-    with cancelling(), _Progress(len(probes)) as progress:
-        async with AiohttpTransport() as transport:
-            checking = EndpointCheck(
-                endpoint,
-                so_far=so_far,
-                transport=transport,
-                clock=clock,
-                timeout_s=timeout_s,
-                tell=lambda probe: progress.tell(probe.title),
-                refresh=transport.close,
-            )
-            return await checking.run(probes)
-
-
-class _Progress:
-    """One line at a terminal that says what is asked now."""
-
-    def __init__(self, total: int) -> None:
-        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        self._status = console.status("") if sys.stderr.isatty() else None
-        self._total = total
-        self._number = 0
-
-    def __enter__(self) -> "_Progress":
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def tell(self, title: str) -> None:
-        self._number += 1
-        if self._status is not None:
-            self._status.update(f"{self._number}/{self._total} {title}")
+    return run_to_end(confirmed())
 
 
 def shown_of(
@@ -538,7 +495,7 @@ def shown_of(
         row_name=row_name,
         row=profile_row,
         settings=settings_of(course, named=named) if profile_row else "",
-        exit_code=exit_code_of(judgement),
+        exit_code=exit_code_of(judgement.outcome),
     )
 
 
@@ -551,5 +508,5 @@ def settings_of(course: Course, *, named: ModelName) -> str:
     return "".join([f"{line}\n" for line in lines_of(f"{named.profile.name}:{named.name}", base_url=own)])
 
 
-def exit_code_of(judgement: Judgement) -> int:
-    return CANCELLED if judgement.outcome == "stopped" else CHECK_CODES[judgement.outcome]
+def exit_code_of(outcome: CheckOutcome) -> int:
+    return CANCELLED if outcome == "stopped" else CHECK_CODES[outcome]

@@ -1,6 +1,7 @@
 """One clear line and an exit code for what can go wrong before, beside or after a run."""
 
 import contextlib
+import json
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -53,6 +54,11 @@ def complain(message: str) -> None:
 def write_json(value: object) -> None:
     """A line of JSON on standard output."""
     sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+
+
+def write_ascii_json(value: object) -> None:
+    """In ASCII: a server's words may hold what drives a terminal, and stay whole this way."""
+    click.echo(json.dumps(msgspec.to_builtins(value)))
 
 
 @contextmanager

@@ -265,14 +265,15 @@ def first_choice(given: Given, *, asks: bool) -> Given:
 
 def no_model_line(found: FoundEndpoints) -> str:
     """What was found and what to do, as one line."""
-    names = [key.variable for key in found.keys] + [_place(server_line(answer)) for answer in found.servers]
+    names = [key.variable for key in found.keys] + [server_line(answer).partition(":")[0] for answer in found.servers]
     if found.options:
         ways = " or ".join([f"-m {option}" for option in found.options[:MOST_TOLD]])
         return (
             f"no model: found {', '.join(names)}; give {ways}, or set TURNWISE_MODEL (`turnwise models` lists providers, "
             "`turnwise` alone lets you choose)"
         )
-    here = f"found {', '.join(names)}" if names else f"no provider's key is set{_nor(found)}"
+    absent = f", and there is {line}" if (line := absent_line(found)) else ""
+    here = f"found {', '.join(names)}" if names else f"no provider's key is set{absent}"
     return (
         f"no model: give --model PROVIDER:NAME (for example openai:gpt-6.1-sol), or set TURNWISE_MODEL; {here} "
         "(`turnwise doctor` says what to do, `turnwise demo` needs neither key nor model)"
@@ -411,16 +412,6 @@ def keeping_line(choice: Choice, *, settings: RunSettings, env: Mapping[str, str
         return ""
     lines = " and ".join([f"`{line}`" for line in lines_of(choice.model, base_url=choice.base_url)])
     return f"to start with this model without -m: {lines} in {_from_home(str(user_file(env)))}"
-
-
-def _place(line: str) -> str:
-    """`Ollama on port 11434`."""
-    return line.partition(":")[0]
-
-
-def _nor(found: FoundEndpoints) -> str:
-    absent = absent_line(found)
-    return f", and there is {absent}" if absent else ""
 
 
 def _from_home(path: str) -> str:

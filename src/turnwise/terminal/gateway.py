@@ -4,7 +4,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from turnwise.gateway.config import GatewayConfig
     from turnwise.gateway.doors import GatewayService
     from turnwise.gateway.serve import BoundSocket
-    from turnwise.wire.profiles import FamilyName
 
 # Loaded late elsewhere. In a gateway everybody would wait for the first request that needs them, 0.5 s.
 AT_FIRST_REQUEST = (
@@ -255,16 +254,9 @@ def report(provider: str | None, model: str | None, since: str | None, as_json: 
 )
 @json_option("One JSON object: each case, and what two readers read.")
 def check(
-    url: str,
-    families: "tuple[FamilyName, ...]",
-    key_env: str | None,
-    model: str,
     port: int | None,
     lab_url: str | None,
-    cases: tuple[str, ...],
-    wait_s: float,
-    timeout_s: float,
-    as_json: bool,
+    **options: Any,
 ) -> None:
     """Send broken streams through any gateway and say which of them reach the client broken.
 
@@ -275,18 +267,7 @@ def check(
     with as_one_line():
         from turnwise.terminal.gateway_check import GatewayCheckRequest, check_gateway
 
-        wanted = GatewayCheckRequest(
-            url=url,
-            families=families,
-            key_env=key_env,
-            model=model,
-            port=LAB_PORT if port is None else port,
-            lab_url=lab_url,
-            cases=cases,
-            wait_s=wait_s,
-            timeout_s=timeout_s,
-            as_json=as_json,
-        )
+        wanted = GatewayCheckRequest(port=LAB_PORT if port is None else port, lab_url=lab_url, **options)
         code = check_gateway(wanted)
     sys.exit(code)
 

@@ -6,13 +6,12 @@ import difflib
 import os
 import sys
 import textwrap
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Self, TextIO
+from typing import TextIO
 
 import msgspec
-from rich.console import Console
 
 from turnwise._version import __version__
 from turnwise.agent.formatting import many
@@ -43,6 +42,7 @@ from turnwise.terminal.exit_codes import CANCELLED, NOT_THERE
 from turnwise.terminal.failures import Failure, write_json
 from turnwise.terminal.pager import cancelling
 from turnwise.terminal.rows import say
+from turnwise.terminal.screen import spinning
 from turnwise.terminal.usage import Column, lines_of_table, since_of, width_of
 from turnwise.wire.profiles import FamilyName
 
@@ -205,7 +205,8 @@ async def _ask(wanted: GatewayCheckRequest, *, gateway: GatewayAsked, course: Ga
         lab = LabAsked(lab_url, transport=direct)
         await lab.play(None)
         _say_setting(lab_url, model=wanted.model)
-        with _Telling(gateway.url) as telling:
+        with spinning() as show_line:
+            telling = _Telling(gateway.url, show_line)
             checking = GatewayChecking(gateway, lab, transport=transport, clock=SystemClock(), tell=telling)
             try:
                 await checking.run(
@@ -239,32 +240,22 @@ def _say_setting(lab: str, *, model: str) -> None:
 class _Telling:
     """At a terminal one line that says what happens now; elsewhere each new reason for waiting has a line."""
 
-    def __init__(self, url: str) -> None:
-        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        self._status = console.status("") if sys.stderr.isatty() else None
+    def __init__(self, url: str, show_line: Callable[[str], object] | None) -> None:
         self._url = url
+        self._show_line = show_line
         self._last = ""
-
-    def __enter__(self) -> Self:
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
 
     def waiting(self, why: str) -> None:
         line = f"waiting for {self._url} ({shortened(why, limit=100)})"
-        if self._status is not None:
-            self._status.update(line)
+        if self._show_line is not None:
+            self._show_line(line)
         elif line != self._last:
             say(style(line, "dim", stream=sys.stderr))
         self._last = line
 
     def asking(self, number: int, total: int, case: str, family: FamilyName) -> None:
-        if self._status is not None:
-            self._status.update(f"{number}/{total} {case}, {family}")
+        if self._show_line is not None:
+            self._show_line(f"{number}/{total} {case}, {family}")
 
 
 # `turnwise gateway report`: what the gateway had to mend, as a user can take it to the vendor.

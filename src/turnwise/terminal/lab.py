@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -47,7 +47,9 @@ the scripts."""
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Play this recorded conversation instead of scripts.",
 )
-@click.option("--chunk-delay", type=FiniteRange(0, 60), default=0.0, metavar="S", help="Seconds between chunks.")
+@click.option(
+    "--chunk-delay", "chunk_delay_s", type=FiniteRange(0, 60), default=0.0, metavar="S", help="Seconds between chunks."
+)
 @click.option("--key", metavar="TEXT", help="Answer 401 to requests without this key.")
 @click.option(
     "--strict-paths", is_flag=True, help="Answer 404, as real servers do, if `/v1` is missing in the address."
@@ -60,26 +62,14 @@ the scripts."""
 )
 @click.option("--list", "lists", is_flag=True, help="List the scripts and exit.")
 def lab_command(
-    port: int,
     scripts: Path | None,
-    conversation: Path | None,
-    chunk_delay: float,
-    key: str | None,
-    strict_paths: bool,
     profile: str | None,
     lists: bool,
+    **options: Any,
 ) -> None:
     """Serve a scripted provider on 127.0.0.1 that speaks all four API families, and checks requests strictly."""
     with as_one_line():
-        lab = Lab(
-            scripts,
-            port=port,
-            conversation=conversation,
-            chunk_delay_s=chunk_delay,
-            key=key,
-            strict_paths=strict_paths,
-            profile=profile,
-        )
+        lab = Lab(scripts, profile=profile, **options)
         if lists:
             for name, script in sorted(lab.provider.scripts.items()):
                 click.echo(f"{style(name.ljust(28), 'bold')} {script.title}")

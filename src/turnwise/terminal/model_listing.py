@@ -1,6 +1,5 @@
 """What `turnwise models` does: it gathers what files and tables know, asks the server, and shows both."""
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from turnwise.agent.models import ON_THE_COMMAND_LINE, ModelName, find_profile, 
 from turnwise.base.clock import SystemClock
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.choice import address_in, address_of_family
-from turnwise.coding_agent.model_names import offered_by
+from turnwise.coding_agent.model_names import offered_by, shown_url
 from turnwise.coding_agent.repository import settings_of_run
 from turnwise.coding_agent.text import clean_line, visible_line
 from turnwise.errors import CallerError, ProviderFault
@@ -24,7 +23,7 @@ from turnwise.rules.budget import ModelLimits
 from turnwise.rules.pricing import PriceRow
 from turnwise.settings.catalogue import LimitRow, ModelEnd, builtin_catalogue, find_end, find_limits
 from turnwise.settings.settings import FILE, RunSettings, read_layers
-from turnwise.terminal.failures import FAILED, complain
+from turnwise.terminal.failures import FAILED, complain, write_ascii_json
 from turnwise.terminal.rows import say
 from turnwise.terminal.usage import Column, fitting, lines_of_table, width_of
 from turnwise.wire.model_lists import OfferedModel
@@ -91,7 +90,7 @@ def _ask(
         if base_url or api_key_env:
             raise
         return Server(url=profile.base_url or "", why=str(error))
-    url = endpoint.scrub(endpoint.base_url.partition("?")[0])  # a query may hold a key
+    url = shown_url(endpoint)
     try:
         return Server(url=url, models=run_to_end(offered_by(endpoint)))
     except CallerError as error:
@@ -224,7 +223,7 @@ def write_json(profile: Profile, *, server: Server, known: Sequence[KnownModel])
             for model in known
         ],
     }
-    _write(told)
+    write_ascii_json(told)
 
 
 def _provider_told(profile: Profile) -> dict[str, object]:
@@ -244,7 +243,7 @@ def _provider_told(profile: Profile) -> dict[str, object]:
 def list_providers(*, as_json: bool) -> int:
     """Who can be asked, and whose key is there; always 0."""
     if as_json:
-        _write({"providers": [_provider_told(profile) for profile in builtin_profiles().values()]})
+        write_ascii_json({"providers": [_provider_told(profile) for profile in builtin_profiles().values()]})
         return 0
     for line in provider_lines(width=width_of(sys.stdout)):
         click.echo(line)
@@ -269,8 +268,3 @@ def _key_said(profile: Profile) -> str:
     if not profile.key_required:
         return "none needed"
     return f"set {profile.api_key_env[0]}" if profile.api_key_env else "give --api-key-env"
-
-
-def _write(told: object) -> None:
-    """In ASCII: a name may hold what drives a terminal, and stays whole this way."""
-    click.echo(json.dumps(msgspec.to_builtins(told)))

@@ -328,7 +328,7 @@ class Renderer:
         source = block.source
         if len(_MARKS.findall(source)) > MAX_MARKS or _depth(source) > MAX_DEPTH:
             raise NotRendered
-        nodes = _tree(source).children
+        nodes = SyntaxTreeNode(_parser().parse(source)).children
         if block.head and [node.type for node in nodes] != ["table"]:
             raise NotRendered  # it only looked like one
         lines = _Layout(self._widths, skips_header=bool(block.head)).blocks(nodes, width=width)
@@ -434,10 +434,6 @@ class _Layout:
             line.rstrip()
             lines.append(line)
         return lines
-
-
-def _tree(source: str) -> SyntaxTreeNode:
-    return SyntaxTreeNode(_parser().parse(source))
 
 
 @lru_cache(maxsize=1)

@@ -3,7 +3,8 @@
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
@@ -147,6 +148,18 @@ class StatusLine:
     def _write(self, text: str) -> None:
         self._notes.write(text)
         self._notes.flush()
+
+
+@contextmanager
+def spinning() -> "Generator[Callable[[str], object] | None]":
+    """A line on standard error that says what happens now, and how it is changed; None where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True, highlight=False, markup=False, emoji=False).status("") as status:
+        yield status.update
 
 
 LINE = 100  # characters of a call or a result shown on one line

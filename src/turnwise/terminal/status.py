@@ -16,6 +16,7 @@ from turnwise.agent.resume_lookup import read_session
 from turnwise.base.clock import SystemClock
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.asked_calls import confusables_in, decoded_texts
+from turnwise.coding_agent.run_events import text_of_result
 from turnwise.coding_agent.text import clean, clean_row, shortened, visible_line
 from turnwise.errors import JournalFailed
 from turnwise.journal.journal import Journal
@@ -44,7 +45,7 @@ from turnwise.terminal.events import JsonLines
 from turnwise.terminal.failures import FAILED, Failure, as_one_line
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
-from turnwise.vocab import Refusal, Text, TextDelta, ToolResult
+from turnwise.vocab import Refusal, Text, TextDelta
 from turnwise.workers.open_asks import ShownAsk
 from turnwise.workers.turn_status import A_PERSON, A_PERSON_BELOW, TurnStatus
 
@@ -104,7 +105,7 @@ def _seen(seen: WatcherEvent) -> str:
         case ToolStarted(call=call):
             return f"{visible_line(call.name)} {_short(call.arguments)}"
         case ToolFinished(result=result) | CallAnswered(result=result):
-            return f"{visible_line(result.name)} {'failed' if result.is_error else 'gave'}: {_short(_text(result))}"
+            return f"{visible_line(result.name)} {'failed' if result.is_error else 'gave'}: {_short(text_of_result(result))}"
         case FrameSeen(frame=TextDelta(text=text)):
             return f"says: {_short(text)}"
         case RequestFinished(fault=fault) if fault is not None:
@@ -121,10 +122,6 @@ def _seen(seen: WatcherEvent) -> str:
             return ""
         case _:
             assert_never(seen)
-
-
-def _text(result: ToolResult) -> str:
-    return "".join([part.text for part in result.content if isinstance(part, Text)])
 
 
 def _short(text: str) -> str:

@@ -520,10 +520,6 @@ def _line_of(served: Served) -> str:
 
 def _result(data: dict[str, object], *, text: str, is_error: bool) -> CallToolResult:
     plain = cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(data)))
-    content = TextContent(type="text", text=_readable(text))
+    # half of a surrogate pair cannot be sent
+    content = TextContent(type="text", text=text.encode(errors="replace").decode())
     return CallToolResult(content=[content], structured_content=plain, is_error=is_error)
-
-
-def _readable(text: str) -> str:
-    """Half of a surrogate pair cannot be sent."""
-    return text.encode(errors="replace").decode()
