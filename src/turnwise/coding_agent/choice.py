@@ -47,7 +47,26 @@ def choose(
 
     Raises NoModel where none is named, CallerError where it has no address or key, or the session's address cannot be told.
     """
-    chosen = _chosen(given, base_url=base_url, api_key_env=api_key_env, last=last, env=env, settings=settings)
+    if given is None and last is not None:
+        if base_url is None and last.base_url.endswith("?"):
+            raise CallerError(
+                f"the session ran at `{last.base_url}...`; what follows the `?` is not kept: give --base-url again"
+            )
+        chosen = Choice(
+            model=f"{last.profile}:{last.model}",
+            base_url=base_url or last.base_url or None,
+            api_key_env=api_key_env or last.api_key_env or None,
+        )
+    else:
+        model = given or env.get("TURNWISE_MODEL") or settings.model
+        if not model:
+            raise NoModel(
+                "no model: give --model PROVIDER:NAME (for example openai:gpt-6.1-sol), or set TURNWISE_MODEL"
+            )
+        provider = model.partition(":")[0]
+        remembered = settings.base_url if model == settings.model else address_of_family(settings, provider=provider)
+        address = base_url or env.get("TURNWISE_BASE_URL") or remembered or address_in(env, provider=provider)
+        chosen = Choice(model=model, base_url=address, api_key_env=api_key_env)
     open_endpoint(  # what is wrong is said in the words of the command line
         _named(chosen.model, base_url=base_url, env=env, settings=settings),
         base_url=chosen.base_url,
@@ -56,34 +75,6 @@ def choose(
         ways=ON_THE_COMMAND_LINE,
     )
     return chosen
-
-
-def _chosen(
-    given: str | None,
-    *,
-    base_url: str | None,
-    api_key_env: str | None,
-    last: TurnConfig | None,
-    env: Mapping[str, str],
-    settings: RunSettings,
-) -> Choice:
-    if given is None and last is not None:
-        if base_url is None and last.base_url.endswith("?"):
-            raise CallerError(
-                f"the session ran at `{last.base_url}...`; what follows the `?` is not kept: give --base-url again"
-            )
-        return Choice(
-            model=f"{last.profile}:{last.model}",
-            base_url=base_url or last.base_url or None,
-            api_key_env=api_key_env or last.api_key_env or None,
-        )
-    model = given or env.get("TURNWISE_MODEL") or settings.model
-    if not model:
-        raise NoModel("no model: give --model PROVIDER:NAME (for example openai:gpt-6.1-sol), or set TURNWISE_MODEL")
-    provider = model.partition(":")[0]
-    remembered = settings.base_url if model == settings.model else address_of_family(settings, provider=provider)
-    address = base_url or env.get("TURNWISE_BASE_URL") or remembered or address_in(env, provider=provider)
-    return Choice(model=model, base_url=address, api_key_env=api_key_env)
 
 
 def _named(model: str, *, base_url: str | None, env: Mapping[str, str], settings: RunSettings) -> ModelName:

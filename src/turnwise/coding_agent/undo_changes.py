@@ -10,11 +10,11 @@ import msgspec
 from turnwise.agent.formatting import many
 from turnwise.coding_agent.last_exchange import prompt_of, started_of, when_said
 from turnwise.coding_agent.text import shortened, style, visible, visible_line
-from turnwise.coding_agent.workplace import changes_folder
+from turnwise.coding_agent.workplace import changes_folder, recovered_changes
 from turnwise.errors import CallerError, ToolFault
 from turnwise.journal.journal import Journal, Session, TurnRow
 from turnwise.journal.records import ToolsStarted
-from turnwise.tools.workspace.changes import FileChanges, Undoing, Undone, UndoOutcome, recover_changes
+from turnwise.tools.workspace.changes import FileChanges, Undoing, Undone, UndoOutcome
 from turnwise.tools.workspace.previews import CHANGING, diff_of, shortly
 from turnwise.turn.events import Interrupted, ResponseReceived, ScriptCalled, ToolEnded, ToolsFinished
 from turnwise.vocab import ToolResult, calls_of
@@ -85,7 +85,7 @@ def find_turn_back(
             later += bool(done.commands)
             continue
         store, count = found or (stores.folder, 0)
-        notes = _recovered(store) if found is not None else ()
+        notes = recovered_changes(store) if found is not None else ()
         changes = FileChanges(store)
         undoing = changes.undoing(turn.id) if found is not None else None
         if undoing is None and found is not None:
@@ -276,12 +276,6 @@ def _coloured(line: str) -> str:
 
 def _later_said(turns: int) -> str:
     return f"{many(turns, 'turn')} after it ran commands only: what commands change cannot be taken back"
-
-
-def _recovered(store: Path) -> tuple[str, ...]:
-    with contextlib.suppress(OSError):  # what is not finished yet is told by the look at each file
-        return recover_changes(store)
-    return ()
 
 
 def _done_in(journal: Journal, turn_id: str) -> Done:

@@ -167,7 +167,8 @@ def furnish(
     began = _began_with(agents_md, last=last) if is_read else None
     system = instructions(given["system"], agents_md=began) if left is None else instructions_in(left)
     store = changes_folder(folder, env=os.environ)
-    finished = _recovered(store)
+    kept = journal_path(os.environ).parent / "agents_md" / f"{store.name}.json"  # what is known of its AGENTS.md
+    finished = recovered_changes(store)
     changes = FileChanges(store)
     workspace = WorkspacePaths(folder, changes=changes)
     shell = Shell(
@@ -202,9 +203,7 @@ def furnish(
             clock=clock,
             tells=settings.environment is not False,
             reads_agents_md=not given["no_agents_md"],
-            instructions=FolderInstructions(
-                folder, began=began, before=before, changes=changes, kept=_marks_file(folder, env=os.environ)
-            )
+            instructions=FolderInstructions(folder, began=began, before=before, changes=changes, kept=kept)
             if is_read
             else None,
         ),
@@ -300,7 +299,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
 
     def tools(self, workspace: WorkspacePaths) -> list[Tool]:
         """Those of the folder, and one for questions where somebody is there to answer."""
-        tools = [_inspected(tool) for tool in workspace_tools(workspace, shell=self.shell)]
+        tools = [inspected(tool) for tool in workspace_tools(workspace, shell=self.shell)]
         if (fit := self.face.fit) is not None:
             tools = [fit(tool, workspace) for tool in tools]
         if self.policy.attended:
@@ -380,31 +379,17 @@ def _bounds_of(model: str, *, settings: RunSettings, deadlines: Deadlines, strea
     )
 
 
-def _inspected(tool: Tool) -> Tool:
+def inspected(tool: Tool) -> Tool:
     """With the mark that a verdict on its calls needs facts: they all work on paths, or run commands."""
     return msgspec.structs.replace(tool, offer=msgspec.structs.replace(tool.offer, inspected=True))
 
 
-def _settings_given(given: Given) -> RunSettings:
-    said = given["settings"]
-    return msgspec.structs.replace(said, environment=False) if given["no_environment"] else said
-
-
 def changes_folder(folder: Path, *, env: Mapping[str, str]) -> Path:
     """Where the old contents of a folder's files are kept, so that changes can be taken back, and finished after a kill."""
-    return journal_path(env).parent / "changes" / _hashed_name(folder)
+    return journal_path(env).parent / "changes" / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
 
 
-def _marks_file(folder: Path, *, env: Mapping[str, str]) -> Path:
-    """Where is kept what is known of a folder's AGENTS.md."""
-    return journal_path(env).parent / "agents_md" / f"{_hashed_name(folder)}.json"
-
-
-def _hashed_name(folder: Path) -> str:
-    return hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-
-
-def _recovered(store: Path) -> tuple[str, ...]:
+def recovered_changes(store: Path) -> tuple[str, ...]:
     with contextlib.suppress(OSError):  # it is tried again by the next run
         return recover_changes(store)
     return ()
@@ -460,9 +445,10 @@ def instructions_in(config: TurnConfig) -> list[str]:
 
 def _chosen(given: Given, *, layers: Sequence[Layer], last: TurnConfig | None) -> tuple[RunSettings, Choice]:
     """The settings of the run, and its model. Raises CallerError."""
-    settings = settings_of_run(
-        layers, last=last, given=_settings_given(given), is_same_model=is_same_model(given["model"], last=last)
-    ).settings
+    said = given["settings"]
+    said = msgspec.structs.replace(said, environment=False) if given["no_environment"] else said
+    is_same = is_same_model(given["model"], last=last)
+    settings = settings_of_run(layers, last=last, given=said, is_same_model=is_same).settings
     choice = choose(
         given["model"],
         base_url=given["base_url"],

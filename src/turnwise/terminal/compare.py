@@ -25,7 +25,7 @@ from turnwise.coding_agent.interruptible_run import InterruptibleRun
 from turnwise.coding_agent.options import NOTHING_GIVEN, Given
 from turnwise.coding_agent.prompts import read_prompt
 from turnwise.coding_agent.text import clean_line, has_colour, shortened
-from turnwise.coding_agent.workplace import Workplace, furnish
+from turnwise.coding_agent.workplace import Workplace, furnish, inspected
 from turnwise.errors import CallerError
 from turnwise.journal import ledger
 from turnwise.journal.journal import Journal, journal_path
@@ -253,11 +253,7 @@ async def run_one(
 def read_only(place: Workplace) -> tuple[Tool, ...]:
     """The tools of the folder that change nothing, under the rules that hold in it."""
     return tuple(
-        [
-            msgspec.structs.replace(tool, offer=msgspec.structs.replace(tool.offer, inspected=True))
-            for tool in workspace_tools(place.workspace)
-            if tool.offer.effect in ("none", "read")
-        ]
+        [inspected(tool) for tool in workspace_tools(place.workspace) if tool.offer.effect in ("none", "read")]
     )
 
 

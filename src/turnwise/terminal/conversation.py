@@ -34,7 +34,7 @@ from turnwise.rules.permissions import PermissionRule
 from turnwise.terminal.failures import complain
 from turnwise.terminal.pager import PromptLeft, PromptStopped, cancelling
 from turnwise.terminal.screen import Screen
-from turnwise.terminal.single_run import Ran, cannot_go_on, resume_turn, run_turn, show_end
+from turnwise.terminal.single_run import Ran, TurnUnderFace, cannot_go_on, show_end
 from turnwise.terminal.terminal import Terminal, confirm_at_terminal
 from turnwise.terminal.undoing import is_confirmed
 from turnwise.terminal.words import (
@@ -183,18 +183,11 @@ class Chat:
                 if line := dropped_line(pending_of(self._journal, self._journal.find_session(self._session))):
                     self._screen.tell(line)
         run = InterruptibleRun()
-        turn = run_turn(
-            self._place,
-            None if text is None else CliPrompt(typed=text),
-            options=options,
-            face=self._screen,
-            terminal=self._terminal,
-            policy=self._policy,
-            asks=asks,
-            later=False,
-            run=run,
+        turn = TurnUnderFace(
+            self._place, face=self._screen, terminal=self._terminal, policy=self._policy, later=False, run=run
         )
-        return await self._to_end(turn, run=run, place=self._place, otherwise=text or "")
+        ending = turn.to_end(None if text is None else CliPrompt(typed=text), options=options, asks=asks)
+        return await self._to_end(ending, run=run, place=self._place, otherwise=text or "")
 
     async def _resume_left(self) -> str:
         """Go on with the session's last turn, if it was left; gives what was typed meanwhile and not taken up."""
@@ -212,8 +205,8 @@ class Chat:
             return ""
         self._screen.tell(left_line(found, journal=self._journal, now_s=self._clock.now()))
         run = InterruptibleRun()
-        turn = resume_turn(place, found, face=self._screen, terminal=self._terminal, later=False, run=run)
-        return await self._to_end(turn, run=run, place=place, resumed=before.row.id)
+        turn = TurnUnderFace(place, face=self._screen, terminal=self._terminal, later=False, run=run)
+        return await self._to_end(turn.resumed_to_end(found), run=run, place=place, resumed=before.row.id)
 
     async def _to_end(
         self,

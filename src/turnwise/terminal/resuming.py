@@ -20,7 +20,7 @@ from turnwise.terminal.events import JsonLines
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import USAGE, complain
 from turnwise.terminal.screen import Screen
-from turnwise.terminal.single_run import Face, note, resume_turn, run_shown, show_ran, terminal_for
+from turnwise.terminal.single_run import Face, TurnUnderFace, note, run_shown, show_ran, terminal_for
 from turnwise.terminal.terminal import confirm_at_terminal
 from turnwise.vocab.file_names import shown_name
 
@@ -109,8 +109,8 @@ class _One:
         if servers.waiting_line:
             face.tell(servers.waiting_line)
         began = self._clock.monotonic()
-        turn = resume_turn(place, found, face=face, terminal=terminal_for(face) if attended else None)
-        ran = run_shown(turn, face=face)
+        turn = TurnUnderFace(place, face=face, terminal=terminal_for(face) if attended else None)
+        ran = run_shown(turn.resumed_to_end(found), face=face)
         seconds, asked = self._clock.monotonic() - began, FailedModel(choice=place.choice)
         show_ran(ran, face=face, seconds=seconds, expects_output=config.output is not None, asked=asked)
         result = ran.result

@@ -115,63 +115,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
         return NOTHING_CHANGED if code == 0 and self.denied and not self.changed else code
 
 
-async def run_turn(
-    place: Workplace,
-    prompt: CliPrompt | None,
-    *,
-    options: RunOptions,
-    face: Face,
-    terminal: Terminal | None,
-    policy: Policy | None = None,
-    asks: Sequence[OneAsk] = (),
-    later: bool = True,
-    run: InterruptibleRun | None = None,
-) -> Ran:
-    """Run one turn to its end; with a `terminal` the person at it is asked. `policy` holds what they allowed before.
-
-    `asks` are those of an earlier turn, which come first: those that nobody answers stay for later. `later`: an ask may be
-    left for it. `run` is what else speaks to the turn. Raises what the face raised."""
-    run = run or InterruptibleRun()
-    shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later, run=run)
-    if shown.approver is not None:
-        options = {**options, "safety": {"approver": shown.approver}}
-    if asks:
-        answers = await _ask_again(asks, approver=shown.approver, within_s=place.ask_s)
-        options = {**options, "approvals": [*options.get("approvals", ()), *answers]}
-        run.forget_interrupt()  # Ctrl-C at these asks leaves them for later, and the turn ends by that
-    before = runs_before(face.tell, approver=shown.approver, ask_s=place.ask_s, clock=place.clock)
-    with before, shown.stop.heeded():
-        parts = None if prompt is None else await _parts_of(prompt, place=place, policy=policy, face=face)
-        result = await run.to_end(place.agent.start(parts, **{**options, "watch": shown.seeing}))
-    return await shown.ran(result)
-
-
-async def resume_turn(
-    place: Workplace,
-    found: LeftRun,
-    *,
-    face: Face,
-    terminal: Terminal | None,
-    policy: Policy | None = None,
-    later: bool = True,
-    run: InterruptibleRun | None = None,
-) -> Ran:
-    """Go on with a turn that a dead process has left, to its end, on the terms in `found.left`. What they do not answer is put to
-    the person at the `terminal`, for what is left of its time; without one it is left for later.
-
-    Raises CallerError where there is nothing to go on with, and what the face raised."""
-    run = run or InterruptibleRun()
-    shown = _Shown(place, face=face, terminal=terminal, policy=policy, later=later, run=run)
-    approver = LeftApprover(shown.approver)
-    if place.reads_agents_md:
-        begin_telling(found.left.turn.known.history.messages)
-    with shown.stop.heeded():
-        session = found.session.row.id
-        options: ResumeOptions = {**options_of(found.left.terms), "approver": approver, "watch": shown.seeing}
-        result = await run.to_end(place.agent.start_resume(session, **options))
-    return await shown.ran(result)
-
-
 class LeftApprover:
     """Asks the person; if nobody is there, the question stays for later. Nothing else is allowed: nobody has seen it."""
 
@@ -185,8 +128,9 @@ class LeftApprover:
         return [] if asking.path else [Approval(call_id=ask.call.id, verdict="later") for ask in asking.asks]
 
 
-class _Shown:
-    """A turn under a face: what watches it, what ends it early, and the person who is asked, if there is one."""
+class TurnUnderFace:
+    """A turn under a face: what watches it, what ends it early, and with a `terminal` the person who is asked. `policy` holds
+    what they allowed before; `later`: an ask may be left for it. `run` is what else speaks to the turn."""
 
     def __init__(
         self,
@@ -194,12 +138,14 @@ class _Shown:
         *,
         face: Face,
         terminal: Terminal | None,
-        policy: Policy | None,
-        later: bool,
-        run: InterruptibleRun,
+        policy: Policy | None = None,
+        later: bool = True,
+        run: InterruptibleRun | None = None,
     ) -> None:
         if isinstance(face, Screen):
             face.begin(place.bounds)
+        self._run = run = run or InterruptibleRun()
+        self._face = face
         self.seeing = Seeing(face, tell=face.tell, run=run, commands_note=place.commands_note)
         self.stop = Stop(run, face=face)
         self._place = place
@@ -215,7 +161,46 @@ class _Shown:
                 later=later,
             )
 
-    async def ran(self, result: RunResult) -> "Ran":
+    async def to_end(self, prompt: CliPrompt | None, *, options: RunOptions, asks: Sequence[OneAsk] = ()) -> Ran:
+        """Run it. `asks` are those of an earlier turn, which come first: those that nobody answers stay for later. Raises what
+        the face raised."""
+        place, approver = self._place, self.approver
+        if approver is not None:
+            options = {**options, "safety": {"approver": approver}}
+        if asks:
+            answers = () if approver is None else await approver(Asking(asks=tuple(asks), deadline_s=place.ask_s))
+            answered = {answer.call_id for answer in answers}
+            left = [Approval(call_id=ask.call.id, verdict="later") for ask in asks if ask.call.id not in answered]
+            options = {**options, "approvals": [*options.get("approvals", ()), *answers, *left]}
+            self._run.forget_interrupt()  # Ctrl-C at these asks leaves them for later, and the turn ends by that
+        tell = self._face.tell
+        with runs_before(tell, approver=approver, ask_s=place.ask_s, clock=place.clock), self.stop.heeded():
+            parts: list[PromptPart] | None = None
+            if prompt is not None:
+                parts = [*prompt.given]
+                if prompt.typed:
+                    typed = await typed_parts(prompt.typed, place=place, policy=self._policy, tell=tell)
+                    parts = [*typed, *parts]
+            result = await self._run.to_end(place.agent.start(parts, **{**options, "watch": self.seeing}))
+        return await self._ran(result)
+
+    async def resumed_to_end(self, found: LeftRun) -> Ran:
+        """Go on with a turn that a dead process has left, on the terms in `found.left`. What they do not answer is put to the
+        person, for what is left of its time; without one it is left for later.
+
+        Raises CallerError where there is nothing to go on with, and what the face raised."""
+        if self._place.reads_agents_md:
+            begin_telling(found.left.turn.known.history.messages)
+        with self.stop.heeded():
+            options: ResumeOptions = {
+                **options_of(found.left.terms),
+                "approver": LeftApprover(self.approver),
+                "watch": self.seeing,
+            }
+            result = await self._run.to_end(self._place.agent.start_resume(found.session.row.id, **options))
+        return await self._ran(result)
+
+    async def _ran(self, result: RunResult) -> Ran:
         """What came of it. Raises what the face raised."""
         with what_was_sent(result):
             if self.seeing.error is not None:
@@ -224,13 +209,6 @@ class _Shown:
         denied = tuple(self.seeing.denied)
         changed = not denied or await self.seeing.may_have_changed(self._place)
         return Ran(result=result, denied=denied, changed=changed, policy=policy)
-
-
-async def _parts_of(prompt: CliPrompt, *, place: Workplace, policy: Policy | None, face: Face) -> list[PromptPart]:
-    """The prompt with the files that it names, then what was piped in."""
-    judge = place.policy if policy is None else policy
-    typed = await typed_parts(prompt.typed, place=place, policy=judge, tell=face.tell) if prompt.typed else []
-    return [*typed, *prompt.given]
 
 
 @contextmanager
@@ -244,13 +222,6 @@ def what_was_sent(result: RunResult) -> Generator[None]:
         kept = f" (session {result.session[-8:]})" if result.session else ""
         why = f"{error.strerror or error}; {many(result.requests, 'request')} had been sent{kept}"
         raise OSError(error.errno, why, error.filename) from None
-
-
-async def _ask_again(asks: Sequence[OneAsk], *, approver: TerminalApprover | None, within_s: float) -> list[Approval]:
-    answers = () if approver is None else await approver(Asking(asks=tuple(asks), deadline_s=within_s))
-    answered = {answer.call_id for answer in answers}
-    left = [Approval(call_id=ask.call.id, verdict="later") for ask in asks if ask.call.id not in answered]
-    return [*answers, *left]
 
 
 UNANSWERED = ("left this for later", "nobody answered")  # of a program or a sub-agent, which cannot wait
@@ -386,9 +357,9 @@ class SingleRun:
         self._tell_beginning()
         self._face.tell(left_line(found, journal=self._journal, now_s=self._clock.now()))
         began = self._clock.monotonic()
-        turn = resume_turn(place, found, face=self._face, terminal=self._terminal())
+        turn = TurnUnderFace(place, face=self._face, terminal=self._terminal())
         try:
-            ran = self._ran(turn)
+            ran = self._ran(turn.resumed_to_end(found))
         except CallerError as error:
             if self._journal.find_session(session.row.id).turns[-1].status == "running":
                 raise
@@ -431,9 +402,8 @@ class SingleRun:
             self._face.tell(line)
         began = self._clock.monotonic()
         prompt = None if asks else asked
-        ran = self._ran(
-            run_turn(self._place, prompt, asks=asks, options=options, face=self._face, terminal=self._terminal())
-        )
+        turn = TurnUnderFace(self._place, face=self._face, terminal=self._terminal())
+        ran = self._ran(turn.to_end(prompt, asks=asks, options=options))
         self._show(ran, place=self._place, began=began, expects_output=self._output_type is not None, is_last=True)
         return ran.exit_code
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from acp.agent.connection import AgentSideConnection
-    from acp.schema import ReadTextFileResponse, TerminalOutputResponse
+    from acp.schema import TerminalOutputResponse
 
 WITHIN_S = 10.0  # for each answer of the editor that it can give at once
 SETTLE_S = 0.5
@@ -64,10 +64,7 @@ def in_terminal(
     told which terminal a call has."""
 
     async def run(arguments: Arguments) -> str:
-        try:
-            given = msgspec.convert(arguments, BashArguments, strict=False)
-        except msgspec.ValidationError as error:
-            raise ToolFault(f"the arguments do not fit: {error}") from None
+        given = _fitting(arguments, BashArguments)
         timeout_s, _ = seconds_of(given.timeout_s)
         making = client.create_terminal(
             session_id=session,
@@ -105,6 +102,13 @@ def in_terminal(
     return msgspec.structs.replace(tool, function=run, offer=msgspec.structs.replace(tool.offer, spec=spec))
 
 
+def _fitting(arguments: Arguments, type: type[Answer]) -> Answer:
+    try:
+        return msgspec.convert(arguments, type, strict=False)
+    except msgspec.ValidationError as error:
+        raise ToolFault(f"the arguments do not fit: {error}") from None
+
+
 async def _told(asking: "Coroutine[object, object, Answer]", *, clock: Clock, within_s: float) -> Answer:
     """What the editor answers. Raises TimeoutError, and ToolFault where it refuses or answers nonsense."""
     task = asyncio.ensure_future(asking)
@@ -112,7 +116,7 @@ async def _told(asking: "Coroutine[object, object, Answer]", *, clock: Clock, wi
         raise TimeoutError
     try:
         return task.result()
-    except (RequestError, ValidationError, ConnectionError) as error:
+    except (RequestError, ValidationError, ConnectionError, asyncio.CancelledError) as error:
         raise ToolFault(f"the editor's terminal failed: {type(error).__name__}") from None
 
 
@@ -166,8 +170,12 @@ def with_unsaved(
         disk = await asyncio.to_thread(_on_disk, workspace, name)
         if disk is None or not is_text(str(path)):  # the protocol has no word for other names
             return None
-        asking = asyncio.ensure_future(client.read_text_file(session_id=session, path=str(path)))
-        return await _unsaved(asking, disk=disk, clock=clock)
+        asking = client.read_text_file(session_id=session, path=str(path))
+        try:
+            text = (await _told(asking, clock=clock, within_s=BUFFER_WITHIN_S)).content
+        except (ToolFault, TimeoutError):  # what the editor does not say in time is not waited for
+            return None
+        return None if text.replace("\r\n", "\n") == disk.replace("\r\n", "\n") else text
 
     async def run(arguments: Arguments) -> object:
         names = tuple(dict.fromkeys(paths_of_call(tool.name, arguments)))
@@ -209,19 +217,6 @@ async def _called(tool: Tool, arguments: Arguments) -> object:
     return given
 
 
-async def _unsaved(asking: "asyncio.Task[ReadTextFileResponse]", *, disk: str, clock: Clock) -> str | None:
-    """The editor's text, if it is another than the disk's. What the editor does not say in time is not waited for."""
-    if not await ends_in_time(
-        cast("asyncio.Task[object]", asking), clock=clock, timeout_s=BUFFER_WITHIN_S, settle_s=SETTLE_S
-    ):
-        return None
-    try:
-        text = asking.result().content
-    except (RequestError, ValidationError, ConnectionError, asyncio.CancelledError):
-        return None
-    return None if text.replace("\r\n", "\n") == disk.replace("\r\n", "\n") else text
-
-
 def _on_disk(workspace: WorkspacePaths, name: str) -> str | None:
     """None for what is not there, or is no text: the tool itself says so."""
     try:
@@ -233,10 +228,7 @@ def _on_disk(workspace: WorkspacePaths, name: str) -> str | None:
 
 def _shown(name: str, text: str, *, arguments: Arguments) -> str:
     """As `read` shows a file; what it is stands in front of it. Raises ToolFault."""
-    try:
-        given = msgspec.convert(arguments, ReadArguments, strict=False)
-    except msgspec.ValidationError as error:
-        raise ToolFault(f"the arguments do not fit: {error}") from None
+    given = _fitting(arguments, ReadArguments)
     found = text_of(text.encode("utf-8", "replace"))
     if found is None:
         raise ToolFault(f"`{name}` is no text in the user's editor")
