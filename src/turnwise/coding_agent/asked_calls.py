@@ -1,4 +1,6 @@
-"""What every face does with the asks of a turn: the facts of a call, the answer, and one ask after the other in time."""
+"""What every face does with the asks of a turn: the facts of a call, the answer, one ask after the other in time, and the calls
+that were left for later.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a session was about when it was left: the last thing that the person said, and how it was answered."""
+"""What a session was about when it was left: the last thing that the person said, how it was answered, and when."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""What may run: the settings files' rules, those that the session was given, and the command line's."""
+"""What may run and what it may spend: the settings files' rules and limits, those that the session was given, and the command
+line's.
+"""
 
 import difflib
 import re

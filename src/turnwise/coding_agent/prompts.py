@@ -1,4 +1,4 @@
-"""The prompt of a run: the words of the command line, and what is piped in beside them."""
+"""The prompt of a run: the words of the command line, what is piped in, and the files that `@file` names."""
 
 import asyncio
 import io

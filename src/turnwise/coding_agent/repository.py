@@ -1,5 +1,5 @@
-"""What git says of a folder, asked so that nothing of the folder can run: the branch, how many files are changed, the last
-commits.
+"""A folder: its AGENTS.md, the settings that hold there, and what git says of it (the branch, how many files are changed, the
+last commits), asked so that nothing of the folder can run.
 
 A repository's own settings name programs (`core.fsmonitor`, `core.hooksPath`, filters, pagers, `gpg.program`), and git trusts the
 `.git` that it finds. So git never sees them: it is given an empty repository of our own, in which only the commit, the index and

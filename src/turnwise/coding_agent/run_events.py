@@ -1,4 +1,4 @@
-"""What happens in a run as plain data: an object for each event, and the fields of its result (docs/cli.md, `--json`)."""
+"""What happens in a run: an object for each event, the fields of its result (docs/cli.md, `--json`), and its end in words."""
 
 import shlex
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,6 @@
-"""`turnwise check`: what an endpoint does well, and what turnwise has to heal. The options only: what asks is imported then."""
+"""The commands about models and this machine: `check`, `doctor` and `models`. The options only: what a command does is imported
+when it runs.
+"""
 
 import sys
 from pathlib import Path

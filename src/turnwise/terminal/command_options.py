@@ -1,4 +1,4 @@
-"""The options of runs as options of a command line: the table's, and those that a single run and a session share."""
+"""The options of commands, what Tab completes of their values, and `turnwise completion`, which tells a shell to ask for that."""
 
 import functools
 import math

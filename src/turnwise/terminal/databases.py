@@ -1,4 +1,6 @@
-"""The database of `worker`, `submit`, `status` and `cancel`."""
+"""Turns in a database: its options, and the commands `submit`, `answer` and `cancel`. And the user's journal, read by commands
+that only show it.
+"""
 
 import os
 import sys

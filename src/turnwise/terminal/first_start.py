@@ -1,4 +1,4 @@
-"""What happens where nobody has named a model: what was found is shown, and at a terminal one is chosen and remembered."""
+"""Where nobody has named a model: what was found is shown, what the person types is read, and their choice is remembered."""
 
 import os
 import re

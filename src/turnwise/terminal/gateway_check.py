@@ -1,4 +1,4 @@
-"""`turnwise gateway check`: the command, and how its findings are shown."""
+"""What `turnwise gateway check` and `turnwise gateway report` do: try a gateway with broken streams, tell what ours mended."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,7 @@
-"""`turnwise`: the command group. Subcommands are imported when they are asked for, so that `--version` stays quick."""
+"""`turnwise`: the command group, and what it says to a prompt given as other programs take it (`turnwise "explain this"`).
+
+Subcommands are imported when they are asked for, so that `--version` stays quick.
+"""
 
 import difflib
 import importlib

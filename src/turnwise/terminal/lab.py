@@ -1,4 +1,4 @@
-"""`turnwise lab`: the scripted provider as a server for anybody's agents."""
+"""`turnwise lab`: the scripted provider as a server for anybody's agents; `turnwise demo`: five incidents played with it."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""`turnwise mcp`: the MCP servers that runs in this folder would start, and turnwise as one."""
+"""`turnwise acp` and `turnwise mcp`: turnwise for editors and MCP clients, and the MCP servers that runs here start."""
 
 import os
 import sys

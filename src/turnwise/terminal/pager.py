@@ -1,4 +1,6 @@
-"""A pager of turnwise's own: a long text, page by page, with the question below it. No other program sees the text or a key."""
+"""How a prompt at the terminal ends without an answer, and a pager of turnwise's own: a long text, page by page, with the
+question below it. No other program sees the text or a key.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,5 @@
-"""One finished block of Markdown as lines for a terminal, by `rich` and `markdown-it-py`.
+"""Markdown for a terminal: divided into blocks line by line as it comes; a finished block becomes lines by `rich` and
+`markdown-it-py`.
 
 No word of it is lost, and its cost is bounded: a block that cannot be rendered so is shown as it was written. A link shows where
 it leads, and the terminal is given no address that is not on the screen. HTML is text; so is a reference to another block.

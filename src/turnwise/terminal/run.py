@@ -1,4 +1,6 @@
-"""`turnwise run`: one prompt, one turn, in one folder. The options only: what runs is imported when it does."""
+"""The commands about turns: `run`, `chat`, `resume`, `replay` and `undo`. The options only: what a command does is imported when
+it runs, so that `--help` is quick.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`turnwise sessions`: what was said and done, out of the journal."""
+"""`turnwise sessions`: what was said and done, out of the journal; old sessions are deleted by `prune`."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What `turnwise run` does: one prompt, one turn, in one folder."""
+"""One turn under a face (the screen or JSON lines), and `turnwise run`: one prompt, one turn, in one folder."""
 
 import asyncio
 import contextlib

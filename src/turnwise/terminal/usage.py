@@ -1,4 +1,4 @@
-"""`turnwise usage`: what was sent, and what it cost, out of the ledger."""
+"""`turnwise usage`: what was sent, and what it cost, out of the ledger; and tables of figures for a terminal."""
 
 import csv
 import re

@@ -1,4 +1,4 @@
-"""Words in mid-turn: what somebody types while the model works is given to it before its next request."""
+"""What a person types in a session: `/` commands, MCP servers' prompts, words for the model in mid-turn; what Tab completes."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""One turn as an editor sees it: text and thinking as they come, calls with their states, and at the end what is left to say."""
+"""One turn as an editor sees it: text and thinking as they come, calls with their states, plans, and what it used."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,6 @@
-"""Commands in the editor's terminal, where the user's own settings say `terminal = "editor"`: there is no sandbox."""
+"""What an editor does for tools: commands in its terminal, where the user's own settings say `terminal = "editor"`, and texts
+that are not saved yet.
+"""
 
 import asyncio
 import contextlib

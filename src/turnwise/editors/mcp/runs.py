@@ -1,4 +1,4 @@
-"""One run that a client asked for: from its wish to its result, whoever listens meanwhile."""
+"""One run that a client asked for: its arguments, its turn, what the client is told meanwhile, and its result."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The two tools of the server: what a client sees of them, and their calls."""
+"""The two tools of the server: a client's messages, what it sees of the tools, and their calls."""
 
 import asyncio
 import logging
