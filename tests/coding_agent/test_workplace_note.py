@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from turnwise.coding_agent.repository import GitState
 from turnwise.coding_agent.turn_notes import (
-    NOTE,
+    PLACE_NOTE,
     UNKNOWN,
     Facts,
     Surroundings,
@@ -36,7 +36,7 @@ def said(*notes: Text | None) -> list[Message]:
 
 def lines_of(note: Text | None) -> list[str]:
     assert note is not None
-    assert (note.note, note.text[:14], note.text[-16:]) == (NOTE, "<environment>\n", "</environment>\n\n")
+    assert (note.note, note.text[:14], note.text[-16:]) == (PLACE_NOTE, "<environment>\n", "</environment>\n\n")
     return note.text.split("\n")[2:-3]
 
 
