@@ -68,6 +68,10 @@ def place_of(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
 
+def module_of(path: Path) -> str:
+    return f"turnwise/{place_of(path).removesuffix('.py').removesuffix('/__init__')}".replace("/", ".")
+
+
 @cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
@@ -143,6 +147,16 @@ def test_rooms_import_in_one_direction() -> None:
         free = {room for room, targets in left.items() if not targets & left.keys()}
         assert free, f"a circle of rooms within {sorted(left)}"
         left = {room: targets for room, targets in left.items() if room not in free}
+
+
+def test_no_modules_import_each_other() -> None:
+    """No chain of imports leads back to the module where it begins, not even imports in functions or for type checking."""
+    modules = {module_of(path) for path in FILES}
+    graph: dict[str, set[str]] = {}
+    for path in FILES:
+        named = {name if name in modules else name.rpartition(".")[0] for name, _ in imports_of(path)}
+        graph[module_of(path)] = (named & modules) - {module_of(path)}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
 
 
 def test_the_lab_knows_its_families_by_itself() -> None:

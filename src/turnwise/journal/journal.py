@@ -16,6 +16,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -312,11 +313,11 @@ class Journal:
     ) -> TurnJournal:
         return TurnJournal(
             self._store,
-            journal=self,
             turn_id=turn_id,
             number=number,
             epoch=epoch,
             clock=self._clock,
+            leave=partial(self.leave, turn_id),
             last_seq=last_seq,
             requests=requests or {},
             lease=self._lease,

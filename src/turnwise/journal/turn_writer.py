@@ -1,10 +1,9 @@
 """The pen of one turn: what happens in it is written down before it is acted upon."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from turnwise.base.clock import Clock
 from turnwise.errors import JournalFailed
@@ -14,9 +13,6 @@ from turnwise.journal.records import KINDS, JournalRecord, RequestSent, encode_r
 from turnwise.journal.stores import EventRow, JournalStore, PenBatch, Statement, Works, done_here
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.config import TurnResult
-
-if TYPE_CHECKING:
-    from turnwise.journal.journal import Journal
 
 
 class TurnJournal:
@@ -31,20 +27,19 @@ class TurnJournal:
         self,
         store: JournalStore,
         *,
-        journal: "Journal",
         turn_id: str,
         number: int,
         epoch: int,
         clock: Clock,
+        leave: Callable[[], None],
         last_seq: int = 0,
         requests: Mapping[int, int] = MappingProxyType({}),
         lease: Lease | None = None,
         may_be_let_go: bool = False,
     ) -> None:
-        """It stands behind the record `last_seq`, and knows the rows of the `requests` that were sent before it. With a `lease`,
-        nothing is acted upon once that may have lapsed; a turn that `may_be_let_go` ends before a request where the worker
-        stops."""
-        self.journal = journal
+        """It stands behind the record `last_seq`, and knows the rows of the `requests` that were sent before it. `leave` tells
+        the journal that the turn is lost where its row cannot say so. With a `lease`, nothing is acted upon once that may have
+        lapsed; a turn that `may_be_let_go` ends before a request where the worker stops."""
         self.lease = lease
         self._may_be_let_go = may_be_let_go
         self.store = store
@@ -52,6 +47,7 @@ class TurnJournal:
         self._number = number
         self._epoch = epoch
         self._clock = clock
+        self._leave = leave
         self._last_seq = last_seq  # of its records
         self._waiting: list[EventRow] = []
         self._became: dict[int, LedgerEntry] = {}  # requests whose entries wait, too
@@ -214,7 +210,7 @@ class TurnJournal:
             try:
                 yield partial(self.store.execute_all, [(_LOST, (self._clock.now(), self._turn_id, self._epoch))])
             except JournalFailed:
-                self.journal.leave(self._turn_id)
+                self._leave()
                 raise
 
 

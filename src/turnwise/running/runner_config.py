@@ -10,6 +10,7 @@ from turnwise.base.clock import Clock, SystemClock
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.habits import CacheRefusals, Circuits, EndHabits
 from turnwise.endpoints.transport import Transport
+from turnwise.journal.journal import Journal
 from turnwise.journal.ledger import Ledger
 from turnwise.journal.turn_ledger import Bookkeeper, PriceFinder
 from turnwise.journal.turn_writer import TurnJournal
@@ -87,10 +88,10 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What a runner works with. `tools` are those with an implementation.
 
-    `limits` bound what one response may take. Without `recovery` the runner begins with an endpoint that has not failed yet.
-    `prepare_step` is the user's: what it raises is raised by `Runner.run`. `path` names the sub-agents that lead to this turn;
-    what is cancelled has `settle_s` to end in. `run` is what the contexts of the user's functions show. `answers` has the model
-    answer what a tool's call asks.
+    `limits` bound what one response may take. Sub-agents keep their turns in `journal` where they have no journal of their own.
+    Without `recovery` the runner begins with an endpoint that has not failed yet. `prepare_step` is the user's: what it raises is
+    raised by `Runner.run`. `path` names the sub-agents that lead to this turn; what is cancelled has `settle_s` to end in. `run`
+    is what the contexts of the user's functions show. `answers` has the model answer what a tool's call asks.
     """
 
     endpoint: Endpoint
@@ -103,6 +104,7 @@ class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
     prepare_step: StepPreparer | None = None
     check_output: OutputChecker | None = None
     limits: Limits = DEFAULT_LIMITS
+    journal: Journal | None = None
     path: tuple[str, ...] = ()
     settle_s: float = SETTLE_S
     run: RunAtHand | None = None
@@ -154,7 +156,7 @@ def around_of(
         approver=means.safety.approver or approver_below(journal),
         watch=tell,
         ledger=books.ledger,
-        journal=None if journal is None else journal.journal,
+        journal=means.journal,
         ask_s=config.deadlines.ask_s,
         begun=frozenset() if left is None else left.begun,
         terms=ResumeTerms() if left is None else left.terms_below,
