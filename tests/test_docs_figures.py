@@ -26,15 +26,13 @@ from turnwise.tools.workspace import (
     paths,
     shell,
 )
+from turnwise.tools.workspace import read_tool as listing
 from turnwise.tools.workspace import (
     read_tool as reading,
 )
-from turnwise.tools.workspace import search_tool as listing
-from turnwise.tools.workspace import (
-    search_tool as searching,
-)
+from turnwise.tools.workspace import read_tool as searching
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.search_tool import SearchArguments, search
+from turnwise.tools.workspace.read_tool import SearchArguments, search
 from turnwise.turn import settled_response as calls
 from turnwise.turn import step_request as lessons
 from turnwise.turn.config import ScriptLimits, TurnConfig

@@ -35,7 +35,7 @@ from turnwise.agent.resume_lookup import MAY_LACK_LAST
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.errors import JournalFailed
 from turnwise.journal.ledger_queries import LedgerSpan
-from turnwise.journal.rescue import LOST_RECORDS
+from turnwise.journal.read_only import LOST_RECORDS
 from turnwise.rules.last_step import exit_code
 from turnwise.running.resumption import MOST_TRIES
 from turnwise.testing import FakeClock, ScriptedModel

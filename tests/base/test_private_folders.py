@@ -213,7 +213,7 @@ def test_new_contents_of_a_killed_change_go_with_its_store(place: Path, tmp_path
 {MAKE_CHANGES}
 import os, signal
 from pathlib import Path
-from turnwise.tools.workspace.disk import Disk
+from turnwise.tools.workspace.staged_changes import Disk
 from turnwise.tools.workspace.staged_changes import FileChange, apply
 
 class Killed(Disk):

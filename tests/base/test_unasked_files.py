@@ -14,7 +14,7 @@ from turnwise.journal.prices import read_prices_file
 from turnwise.settings.settings import read_layers
 from turnwise.tools.shell_judge.repositories import find_repository
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.search_tool import SearchArguments, search
+from turnwise.tools.workspace.read_tool import SearchArguments, search
 from waits import HANG_S
 
 SECRET = "xyzzy"

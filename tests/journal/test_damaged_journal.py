@@ -19,8 +19,7 @@ from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 from turnwise.journal.journal import JournalEntry
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.ledger_thread import LedgerThread
-from turnwise.journal.replacement import replace_damaged
-from turnwise.journal.rescue import Rescued
+from turnwise.journal.read_only import Rescued, replace_damaged
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.testing.scripted_model import BASE_URL
 from turnwise.vocab import StopReason

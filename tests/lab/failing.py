@@ -10,7 +10,7 @@ import msgspec
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.habits import Circuits
 from turnwise.journal.ledger import LedgerEntry
-from turnwise.journal.turn_ledger import PriceFinder
+from turnwise.journal.turn_writer import PriceFinder
 from turnwise.lab import Lab
 from turnwise.lab.script import Script
 from turnwise.rules.retries import RetryPolicy

@@ -15,7 +15,7 @@ import pytest
 from sandboxes import sandbox_called
 from terminal.running import Cli, Ran, at, begin, end
 from terminal.test_full_disk import not_begun, within
-from turnwise.journal.failures import ELSEWHERE
+from turnwise.journal.file import ELSEWHERE
 from turnwise.journal.journal import journal_path
 from turnwise.lab import Lab
 from waits import HANG_S

@@ -7,10 +7,9 @@ import msgspec
 
 from turnwise.agent.run_options import TypedRunOptions
 from turnwise.errors import CallerError, TurnRefused, TurnwiseError, UnreadableTurn
-from turnwise.journal.journal import Journal, Session, SessionRow, TurnRow
+from turnwise.journal.journal import Journal, Session, SessionRow, TurnRow, session_so_far
 from turnwise.journal.ledger import Ledger
 from turnwise.journal.ledger_queries import LedgerSpan
-from turnwise.journal.session_folding import session_so_far
 from turnwise.journal.session_rows import Labels, check_same
 from turnwise.running.resumption import LeftTurn, left_turn
 from turnwise.running.tools import ChildOrder

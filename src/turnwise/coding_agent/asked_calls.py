@@ -19,8 +19,7 @@ from turnwise.base.clock import Clock, ends_in_time
 from turnwise.coding_agent.permissions import rule_said
 from turnwise.coding_agent.text import visible, visible_line
 from turnwise.errors import CallerError
-from turnwise.journal.journal import Journal, Session
-from turnwise.journal.session_folding import session_so_far
+from turnwise.journal.journal import Journal, Session, session_so_far
 from turnwise.rules.history import waiting_calls
 from turnwise.rules.mcp_names import server_of
 from turnwise.rules.permission_facts import CallFacts

@@ -25,7 +25,7 @@ from turnwise.rules.compaction import is_summary
 from turnwise.rules.permission_paths import is_inside
 from turnwise.running.approvals import Approver, Asking, put
 from turnwise.tools.workspace.changes import FileChanges
-from turnwise.tools.workspace.instructions import NAME, begin_telling
+from turnwise.tools.workspace.read_tool import NAME, begin_telling
 from turnwise.tools.workspace.shell import Shell
 from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import Message, Text, ToolCall, ToolResult, notes_of

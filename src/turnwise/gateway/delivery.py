@@ -23,7 +23,7 @@ from turnwise.endpoints.transport import ChangedReply, HttpReply, HttpRequest, T
 from turnwise.gateway.accounts import Account
 from turnwise.gateway.client_bounds import OpenAnswer
 from turnwise.gateway.doors import Outlet, PieceWriter
-from turnwise.journal.turn_ledger import received_of
+from turnwise.journal.turn_writer import received_of
 from turnwise.relay.bound_requests import BoundThinking
 from turnwise.relay.client_exchange import Relay, RelayEnd, Send
 from turnwise.relay.event_reader import ArrayAnswer, EventReader

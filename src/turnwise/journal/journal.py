@@ -15,7 +15,7 @@ Threads (several event loops) may share one `Journal`: they take turns.
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -27,8 +27,7 @@ from turnwise.base.extras import require_extras
 from turnwise.errors import CallerError, JournalFailed, UnreadableTurn
 from turnwise.journal.budgets import BudgetBook
 from turnwise.journal.direct_ledger import DirectLedger, RepairBook
-from turnwise.journal.failures import BUSY_S, raise_explained
-from turnwise.journal.file import JournalFile, make_private, prepare
+from turnwise.journal.file import BUSY_S, JournalFile, make_private, prepare, raise_explained
 from turnwise.journal.ledger_queries import LedgerReader
 from turnwise.journal.owners import (
     WORKER,
@@ -44,6 +43,7 @@ from turnwise.journal.owners import (
 from turnwise.journal.records import (
     KINDS,
     JournalEntry,
+    begun_calls,
     decode_record,
     encode_record,
     events_of,
@@ -68,6 +68,7 @@ from turnwise.journal.stores import JournalConnection, JournalStore, T, Values, 
 from turnwise.journal.turn_writer import TurnJournal
 from turnwise.settings.options import Durability, check_durability
 from turnwise.turn.events import Event, TurnStarted
+from turnwise.turn.machine import SessionFold, SessionSoFar
 from turnwise.vocab import StopReason
 from turnwise.vocab.file_names import is_text, shown_name
 
@@ -682,3 +683,17 @@ with t as (
     on conflict do nothing
 )
 select count(*) from t"""
+
+
+# A session out of its journal, as its next turn finds it.
+
+
+def session_so_far(journal: Journal, turns: Iterable[TurnRow]) -> SessionSoFar:
+    """What was said in these turns, and what the next one starts from. Calls of a turn that its process left are answered: one
+    that had started may have run, one that was only planned has not, unless a damaged
+    journal has lost records of the turn."""
+    fold = SessionFold()
+    for turn in turns:
+        entries = journal.entries(turn.id)
+        fold.take_events(events_of(entries), begun=None if turn.has_lost_records else begun_calls(entries))
+    return fold.so_far

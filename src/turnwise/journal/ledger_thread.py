@@ -18,7 +18,7 @@ import msgspec
 from turnwise.base.clock import Clock
 from turnwise.errors import JournalFailed, TurnwiseBug
 from turnwise.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerChange, LedgerLine, RepairSeen
-from turnwise.journal.failures import BUSY_S
+from turnwise.journal.file import BUSY_S
 from turnwise.journal.journal import Journal
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.settings.options import Durability

@@ -1,18 +1,52 @@
 """The pen of one turn: what happens in it is written down before it is acted upon."""
 
+import asyncio
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
+from typing import TypeVar
+
+import msgspec
 
 from turnwise.base.clock import Clock
+from turnwise.endpoints.exchange import Exchange
 from turnwise.errors import JournalFailed
-from turnwise.journal.ledger import LedgerEntry
+from turnwise.journal.ledger import (
+    CacheMissed,
+    CacheWatch,
+    Ledger,
+    LedgerEntry,
+    ReceivedResponse,
+    discarded_entry,
+    ended_entry,
+    entry_of,
+    lost_entry,
+    programmed_entry,
+)
 from turnwise.journal.owners import Lease
 from turnwise.journal.records import KINDS, JournalRecord, RequestSent, encode_record
-from turnwise.journal.stores import EventRow, JournalStore, PenBatch, Statement, Works, done_here
+from turnwise.journal.stores import (
+    EventRow,
+    JournalStore,
+    PenBatch,
+    Statement,
+    Works,
+    WouldWait,
+    done_beside,
+    done_here,
+    settle,
+    uncut,
+)
+from turnwise.rules.pricing import PriceRow
+from turnwise.rules.provider_tool_costs import searches_asked, terms_asked
 from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.config import TurnResult
+from turnwise.turn.commands import SendRequest
+from turnwise.turn.config import TurnConfig, TurnResult
+from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ScriptCalled, ScriptFinished
+from turnwise.vocab import Fault
 
 
 class TurnJournal:
@@ -215,3 +249,298 @@ class TurnJournal:
 
 
 _LOST = "update turn set status = 'lost', finished = ? where id = ? and epoch = ? and status = 'running'"
+
+
+# The pen of one turn in an event loop: what it writes waits for its database beside the loop, in order.
+
+
+T = TypeVar("T")
+
+_behind: set[asyncio.Task[None]] = set()  # asyncio holds tasks weakly
+
+
+class LoopPen:
+    """Each method that is awaited ends when what it says is written, or raises JournalFailed. A cancel does not break it off: it
+    comes behind it.
+
+    All tries have one limit together: what a failed one has waited is not waited again. Whoever stood in line behind one that
+    failed has failed with it.
+    """
+
+    def __init__(self, pen: TurnJournal) -> None:
+        self.pen = pen
+        self._is_busy = False
+        self._line: deque[asyncio.Future[None]] = deque()
+        self._failures = 0
+        self._failed = JournalFailed("")  # the last of them
+        self._left_s: float | None = None  # of the limit, where tries have failed
+
+    def later(self, record: JournalRecord) -> None:
+        """Take the record down, to be written with what comes next."""
+        self.pen.later(record)
+
+    async def append(self, record: JournalRecord) -> None:
+        await self._do(self.pen.appending(record))
+
+    async def write(self) -> None:
+        """On return nothing waits any more."""
+        if self.pen.has_to_write or self._is_busy:
+            await self._do(self.pen.writing())
+
+    def append_soon(
+        self, record: JournalRecord, *, failed: Callable[[JournalFailed], object]
+    ) -> "asyncio.Future[None] | None":
+        """The record is written, if nobody has to be waited for: then None. Else it is as soon as can be, and this says when;
+        `failed` is told where it could not be. Raises JournalFailed where that is known at once: it is not taken then."""
+        if not self._is_busy:
+            try:
+                self.pen.store.at_once(lambda: done_here(self.pen.appending(record)))
+            except WouldWait:
+                pass
+            else:
+                return None
+        self.pen.later(record)
+        return self._write_behind(failed)
+
+    async def request_leaves(self, record: RequestSent, entry: LedgerEntry) -> None:
+        """Write down a request before its first byte leaves: the record and its entry of the ledger, both or none."""
+        await self._do(self.pen.leaving(record, entry))
+
+    async def ask_elsewhere(
+        self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str
+    ) -> Sequence[Approval] | None:
+        return await self._do(self.pen.asking_elsewhere(asks, deadline_s=deadline_s, folder=folder))
+
+    def request_became(self, entry: LedgerEntry) -> None:
+        """Complete a request's entry, with what comes next."""
+        self.pen.note_end(entry)
+        self._write_if_ended()
+
+    def request_stayed(self, entry: LedgerEntry) -> None:
+        """Strike out the entry of a request that never left, with what comes next."""
+        self.pen.strike_out(entry)
+        self._write_if_ended()
+
+    async def close(self, result: TurnResult, *, problem: str = "") -> None:
+        await self._do(self.pen.closing(result, problem=problem))
+
+    async def abandon(self) -> None:
+        await self._do(self.pen.abandoning(), behind_failure=True)
+
+    def _write_if_ended(self) -> None:
+        """What becomes of a request that was left behind: nothing comes next, and nobody is left to be told."""
+        if self.pen.has_ended:
+            self._write_behind(lambda _: None)
+
+    def _write_behind(self, failed: Callable[[JournalFailed], object]) -> "asyncio.Future[None]":
+        async def write() -> None:
+            try:
+                await self.write()
+            except JournalFailed as error:
+                failed(error)
+
+        task = asyncio.get_running_loop().create_task(write(), name="turnwise journal")
+        _behind.add(task)
+        task.add_done_callback(_behind.discard)
+        return task
+
+    async def _do(self, works: Works[T], *, behind_failure: bool = False) -> T:
+        failures = self._failures
+        if self._is_busy:
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._line.append(place)
+            await uncut(place)
+        self._is_busy = True
+        began = time.monotonic()
+        try:
+            if failures != self._failures and not behind_failure:
+                raise type(self._failed)(str(self._failed))
+            done = await done_beside(works, store=self.pen.store, within_s=self._left_s)
+        except JournalFailed as error:
+            self._failures, self._failed = self._failures + 1, error
+            left_s = self.pen.store.thread.limit_s if self._left_s is None else self._left_s
+            self._left_s = max(left_s - (time.monotonic() - began), 0.0)
+            raise
+        else:
+            self._left_s = None
+            return done
+        finally:
+            if self._line:
+                settle(self._line.popleft())
+            else:
+                self._is_busy = False
+
+
+# Keeps the ledger of one running turn: in memory, and in the journal where there is one.
+
+
+PriceFinder = Callable[[str, float], PriceRow | None]
+"""What a model costs at that time (UTC, seconds since 1970); None if no price is known."""
+
+
+class Bookkeeper:
+    """Of one turn. `ledger` is that of its parent where it is a sub-agent's."""
+
+    def __init__(
+        self,
+        config: TurnConfig,
+        *,
+        ledger: Ledger | None,
+        path: tuple[str, ...],
+        provider: str,
+        find_price: PriceFinder | None,
+        journal: LoopPen | None,
+        clock: Clock,
+    ) -> None:
+        self.ledger = ledger or Ledger(root_session=config.session_id, root_turn=config.turn_id)
+        self._config = config
+        self._path = path
+        self._provider = provider
+        self._find_price = find_price
+        self._journal = journal
+        self._clock = clock
+        self._number = 0  # of the last request that was entered, and has not been taken back
+        self._number_before = 0
+        self._program = ""  # the call whose program was at hand last
+        self._early = (0, 0)  # programs, and calls of theirs, before the first request: an approval began them
+
+    def go_on(self, *, program: str) -> None:
+        """Behind the requests of the turn that stand in the ledger already; `program` is the call of the one at hand."""
+        own = [entry.number for entry in self.ledger.entries if entry.turn == self._config.turn_id]
+        self._number_before = self._number = max(own, default=0)
+        self._program = program
+
+    async def enter(self, order: SendRequest, sent: RequestSent) -> LedgerEntry:
+        """On return the request is safely written down, and may leave."""
+        entry = entry_of(
+            order,
+            session=self._config.session_id,
+            turn=self._config.turn_id,
+            ledger=self.ledger,
+            path=self._path,
+            provider=self._provider,
+            started=self._clock.now(),
+            sent_bytes=sent.body_bytes,
+            programs=(0, 0) if self._number else self._early,
+        )
+        self._number_before, self._number = self._number, order.number
+        if self._journal is not None:
+            await self._journal.request_leaves(sent, entry)
+        self.ledger.put(entry)
+        return entry
+
+    def watches_cache(self) -> CacheWatch:
+        """For the requests of this turn."""
+        return CacheWatch(turn=self._config.turn_id, path=self._path)
+
+    def has(self, number: int) -> bool:
+        """Whether that request of the turn stands in the books: it may have left."""
+        return self.ledger.get(self._config.turn_id, number) is not None
+
+    def settle(
+        self,
+        entry: LedgerEntry,
+        exchange: Exchange,
+        *,
+        event: ResponseReceived | RequestFailed | None,
+        missed: CacheMissed | None = None,
+        asked_hour: bool = False,
+        changed: str = "",
+    ) -> LedgerEntry | None:
+        """What came of it, what the cache did not give, and its price; without an event it was cancelled. One that never left
+        is struck out. `asked_hour`: it asked for a cache that is kept for an hour. `changed` is what a changed prompt cost."""
+        if exchange.has_left:
+            if missed is not None:
+                self.ledger.cache_missed.append(missed)
+                entry = msgspec.structs.replace(entry, cache_missed_tokens=missed.expected_tokens - missed.read_tokens)
+            return self._complete(entry, exchange, event=event, asked_hour=asked_hour, changed=changed)
+        self._number = self._number_before
+        self.ledger.strike_out(entry)
+        if self._journal is not None:
+            self._journal.request_stayed(entry)
+        return None
+
+    def _complete(
+        self,
+        entry: LedgerEntry,
+        exchange: Exchange,
+        *,
+        event: ResponseReceived | RequestFailed | None,
+        asked_hour: bool,
+        changed: str,
+    ) -> LedgerEntry:
+        received = received_of(exchange, event=event)
+        find = self._find_price
+        ended = ended_entry(
+            entry,
+            received,
+            ended=self._clock.now(),
+            row=None if find is None else find(entry.model, entry.started),
+            billed_in_step=self.ledger.billed_in_step(entry),
+            searches=searches_asked(self._config.extra, family=self._config.family),
+            asked_hour=asked_hour,
+            asked=terms_asked(self._config.extra),
+            row_of=None if find is None else lambda model: find(model, entry.started),
+        )
+        if changed:
+            note = f"{ended.price_note}; {changed}" if ended.price_note else changed
+            ended = msgspec.structs.replace(ended, price_note=note)
+        self._note(ended)
+        return ended
+
+    def lose(self, number: int, *, fault: Fault) -> None:
+        """Nobody knows what came of that request: the process that sent it has died."""
+        entry = self.ledger.get(self._config.turn_id, number)
+        if entry is not None:
+            find = self._find_price
+            row = None if find is None else find(entry.model, entry.started)
+            billed = self.ledger.billed_in_step(entry)
+            self._note(lost_entry(entry, fault=fault, ended=self._clock.now(), row=row, billed_in_step=billed))
+
+    def discard(self, number: int) -> None:
+        """The request is given up, and sent again."""
+        entry = self.ledger.get(self._config.turn_id, number)
+        if entry is not None:
+            self._note(discarded_entry(entry))
+
+    def saw(self, event: Event) -> None:
+        """Count the calls that a program has made, with the request that brought it."""
+        if type(event) is ScriptCalled or type(event) is ScriptFinished:
+            self._count_program(event)
+
+    def _count_program(self, event: ScriptCalled | ScriptFinished) -> None:
+        programs, self._program = int(event.call_id != self._program), event.call_id
+        calls = len(event.calls) if isinstance(event, ScriptCalled) else 0
+        entry = self.ledger.get(self._config.turn_id, self._number)
+        if entry is None:
+            self._early = (self._early[0] + programs, self._early[1] + calls)
+        elif programs or calls:
+            self._note(programmed_entry(entry, programs=programs, calls=calls))
+
+    def _note(self, entry: LedgerEntry) -> None:
+        self.ledger.put(entry)
+        if self._journal is not None:
+            self._journal.request_became(entry)
+
+
+def received_of(exchange: Exchange, *, event: ResponseReceived | RequestFailed | None) -> ReceivedResponse:
+    """What came back of a request; without an event it was broken off."""
+    response = partial = fault = None
+    is_answer = False
+    match event:
+        case ResponseReceived(response=response):
+            fault = response.fault
+        case RequestFailed(partial=partial, fault=fault, is_answer=is_answer):
+            pass
+        case None:
+            partial = exchange.arrived()
+    return ReceivedResponse(
+        response=response,
+        partial=partial,
+        fault=fault,
+        cancelled=event is None,
+        first_event=exchange.first_event_s,
+        received_bytes=exchange.received_bytes,
+        is_answer=is_answer,
+        answered=exchange.has_answered,
+    )

@@ -12,9 +12,8 @@ import msgspec
 
 from turnwise.base.clock import Clock, Timer, wait_for_task
 from turnwise.base.threads import in_thread, is_async
-from turnwise.journal.loop_writer import LoopPen
 from turnwise.journal.owners import Lease
-from turnwise.journal.turn_writer import TurnJournal
+from turnwise.journal.turn_writer import LoopPen, TurnJournal
 from turnwise.running.tool_output import journalable, words_of
 from turnwise.turn.approvals import Approval, AskOrigin, OneAsk, holds, settled
 from turnwise.turn.commands import Ask

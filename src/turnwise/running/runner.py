@@ -13,10 +13,8 @@ from turnwise.base.clock import sleep
 from turnwise.endpoints.habits import Circuits
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.ledger import Ledger
-from turnwise.journal.loop_writer import LoopPen
 from turnwise.journal.records import AskAnswered, JournalRecord, ScriptBegan, ToolsStarted
-from turnwise.journal.turn_ledger import Bookkeeper
-from turnwise.journal.turn_writer import TurnJournal
+from turnwise.journal.turn_writer import Bookkeeper, LoopPen, TurnJournal
 from turnwise.rules.history import open_calls
 from turnwise.running.approvals import ask, given_in_time
 from turnwise.running.grants import find_changed, find_facts

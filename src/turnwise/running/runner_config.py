@@ -12,8 +12,7 @@ from turnwise.endpoints.habits import CacheRefusals, Circuits, EndHabits
 from turnwise.endpoints.transport import Transport
 from turnwise.journal.journal import Journal
 from turnwise.journal.ledger import Ledger
-from turnwise.journal.turn_ledger import Bookkeeper, PriceFinder
-from turnwise.journal.turn_writer import TurnJournal
+from turnwise.journal.turn_writer import Bookkeeper, PriceFinder, TurnJournal
 from turnwise.rules.permissions import Policy
 from turnwise.running.approvals import Approver, approver_below, ask
 from turnwise.running.grants import Inspector

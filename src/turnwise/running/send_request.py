@@ -13,7 +13,7 @@ from turnwise.endpoints.habits import HINT, Door
 from turnwise.endpoints.transport import HttpRequest, make_ready
 from turnwise.journal.ledger import CacheMissed, LedgerEntry
 from turnwise.journal.records import RequestSent
-from turnwise.journal.turn_ledger import Bookkeeper
+from turnwise.journal.turn_writer import Bookkeeper
 from turnwise.running.runner_config import EndpointRecovery, RunnerMeans
 from turnwise.running.watcher_events import RequestFinished, RequestStarted, RunNoted, TurnObserver, Watchers
 from turnwise.turn.commands import Purpose, SendRequest

@@ -13,7 +13,7 @@ import msgspec
 from turnwise.base.clock import Clock
 from turnwise.errors import JournalFailed
 from turnwise.journal.ledger import CacheMissed, Ledger
-from turnwise.journal.loop_writer import LoopPen
+from turnwise.journal.turn_writer import LoopPen
 from turnwise.turn.approvals import Approval
 from turnwise.turn.attempt import LOST_PIECE
 from turnwise.turn.commands import Command, Purpose, RunScript, SendRequest, Wait

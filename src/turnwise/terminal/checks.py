@@ -30,7 +30,7 @@ from turnwise.coding_agent.text import clean_line, style
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.local_servers import is_own_machine
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed, MissingKey, ProviderFault
-from turnwise.journal.failures import refuse_misplaced
+from turnwise.journal.file import refuse_misplaced
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.journal.prices import prices_of_layers
 from turnwise.settings.catalogue import ModelEnd

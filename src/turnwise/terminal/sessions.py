@@ -22,7 +22,7 @@ from turnwise.coding_agent.left_turns import MOST_SESSIONS, how_they_go_on
 from turnwise.coding_agent.text import clean, clean_answer, clean_line, short_id, shortened, style, visible_line
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, SessionRow, journal_path
-from turnwise.journal.replacement import replace_damaged
+from turnwise.journal.read_only import replace_damaged
 from turnwise.journal.session_rows import Deleted, KeptSession
 from turnwise.settings.settings import KeepRule, read_keep_rule, read_layers, read_span
 from turnwise.terminal.command_options import complete_sessions, json_option

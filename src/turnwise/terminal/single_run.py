@@ -51,7 +51,7 @@ from turnwise.terminal.rows import say
 from turnwise.terminal.screen import Screen, outcome_line
 from turnwise.terminal.terminal import Terminal, confirm_at_terminal
 from turnwise.terminal.terminal_asks import TerminalApprover
-from turnwise.tools.workspace.instructions import begin_telling
+from turnwise.tools.workspace.read_tool import begin_telling
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import StopReason, ToolCall
 

@@ -14,8 +14,15 @@ from psycopg import Notify, errors
 from turnwise.base.clock import Clock, TimeOrderedIds
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.owners import Claim
-from turnwise.journal.postgres.connection import BoundedConnection, DatabaseAddress, connect, read_address
-from turnwise.journal.postgres.schema import bring_up_to_date, refuse_newer, version_of
+from turnwise.journal.postgres.connection import (
+    BoundedConnection,
+    DatabaseAddress,
+    bring_up_to_date,
+    connect,
+    read_address,
+    refuse_newer,
+    version_of,
+)
 from turnwise.journal.postgres.store import raise_explained
 from turnwise.journal.session_rows import (
     NO_LABELS,

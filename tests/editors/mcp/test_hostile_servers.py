@@ -14,7 +14,7 @@ from turnwise import Approval, Asking, McpServer
 from turnwise.settings.mcp_files import ServerAddress
 from turnwise.testing import call
 from turnwise.tools.mcp.elicitation import elicit
-from turnwise.tools.mcp.http import speaks_former_sse
+from turnwise.tools.mcp.processes import speaks_former_sse
 from turnwise.tools.mcp.protocol_repair import MAX_LEVELS
 from waits import HANG_S
 

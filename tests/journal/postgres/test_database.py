@@ -19,8 +19,15 @@ from turnwise import Journal, tool
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.ledger_queries import LedgerSpan
-from turnwise.journal.postgres.connection import connect, read_address
-from turnwise.journal.postgres.schema import SCHEMA_VERSION, UPGRADES, Upgrades, bring_up_to_date, version_of
+from turnwise.journal.postgres.connection import (
+    SCHEMA_VERSION,
+    UPGRADES,
+    Upgrades,
+    bring_up_to_date,
+    connect,
+    read_address,
+    version_of,
+)
 from turnwise.journal.postgres.store import PostgresStore
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.vocab.file_names import shown_name

@@ -15,8 +15,8 @@ from typing import cast
 
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.changes import FileChanges, recover_changes
-from turnwise.tools.workspace.disk import Disk
 from turnwise.tools.workspace.paths import WorkspacePaths
+from turnwise.tools.workspace.staged_changes import Disk
 
 
 def snapshot(root: Path) -> dict[str, str]:

@@ -21,8 +21,8 @@ from turnwise.errors import ToolFault
 from turnwise.running.grants import judged_paths
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.changes import FileChanges, Undone, recover_changes
-from turnwise.tools.workspace.disk import Disk
 from turnwise.tools.workspace.paths import WorkspacePaths
+from turnwise.tools.workspace.staged_changes import Disk
 from waits import HANG_S
 
 PATCH = """*** Begin Patch
@@ -222,7 +222,7 @@ def test_a_change_that_somebody_overtook_is_not_finished(tmp_path: Path) -> None
         import os, signal
         from pathlib import Path
         from turnwise.tools.workspace.changes import FileChanges
-        from turnwise.tools.workspace.disk import Disk
+        from turnwise.tools.workspace.staged_changes import Disk
         from turnwise.tools.workspace.patch_tool import PatchArguments, apply_patch
         from turnwise.tools.workspace.paths import WorkspacePaths
         renames = []

@@ -13,7 +13,7 @@ from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
 from turnwise.tools.sandbox.sandbox_choice import secret_paths
 from turnwise.tools.shell_judge import inspect_call
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.search_tool import SearchArguments, search
+from turnwise.tools.workspace.read_tool import SearchArguments, search
 
 NEEDLE = "xyzzy"
 ALLOWED = tuple(PermissionRule(verdict="allow", effect=effect) for effect in ("read", "write", "execute"))

@@ -16,8 +16,7 @@ from turnwise.tools.shell_judge import inspect_call
 from turnwise.tools.workspace.edit_tool import EditArguments, WriteArguments, edit, write
 from turnwise.tools.workspace.patch_tool import PatchArguments, apply_patch
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.read_tool import ReadArguments, read
-from turnwise.tools.workspace.search_tool import ListArguments, SearchArguments, list_folder, search
+from turnwise.tools.workspace.read_tool import ListArguments, ReadArguments, SearchArguments, list_folder, read, search
 from turnwise.turn.approvals import digest_of
 from turnwise.vocab.file_names import given_name, marked, shown_name, unmarked
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from turnwise.errors import ToolFault
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.search_tool import ListArguments, SearchArguments, list_folder, search
+from turnwise.tools.workspace.read_tool import ListArguments, SearchArguments, list_folder, search
 from waits import HANG_S
 
 needs_ripgrep = pytest.mark.skipif(

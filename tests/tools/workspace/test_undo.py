@@ -16,8 +16,8 @@ from turnwise.errors import ToolFault
 from turnwise.running.grants import working_for
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.changes import FileChanges, Undone
-from turnwise.tools.workspace.disk import Disk
 from turnwise.tools.workspace.paths import WorkspacePaths
+from turnwise.tools.workspace.staged_changes import Disk
 from waits import HANG_S
 
 NAME = "sub/a.txt"

@@ -20,7 +20,7 @@ from turnwise.rules.schema import fault_of_schema
 from turnwise.running.tools import Tool
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.search_tool import WORKER, SearchArguments, search
+from turnwise.tools.workspace.read_tool import WORKER, SearchArguments, search
 from waits import HANG_S
 
 

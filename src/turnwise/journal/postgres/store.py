@@ -19,7 +19,7 @@ import psycopg
 from psycopg import errors
 
 from turnwise.errors import JournalFailed, JournalRefused, TurnwiseBug
-from turnwise.journal.failures import KEEP_OPEN
+from turnwise.journal.file import KEEP_OPEN
 from turnwise.journal.ledger import LEAVES, STAYED, Value, update_of, values_before
 from turnwise.journal.postgres.connection import (
     STATEMENT_S,
@@ -29,12 +29,13 @@ from turnwise.journal.postgres.connection import (
     PostgresRows,
     SpokenConnection,
     Waits,
+    bring_up_to_date,
     connect,
     is_lost,
     read_address,
+    refuse_newer,
     spoken,
 )
-from turnwise.journal.postgres.schema import bring_up_to_date, refuse_newer
 from turnwise.journal.stores import (
     PROGRESS,
     BatchWritten,

@@ -12,17 +12,15 @@ from turnwise.tools.workspace import edit_tool as writing
 from turnwise.tools.workspace import (
     patch_tool as patching,
 )
+from turnwise.tools.workspace import read_tool as listing
 from turnwise.tools.workspace import (
     read_tool as reading,
 )
-from turnwise.tools.workspace import search_tool as listing
-from turnwise.tools.workspace import (
-    search_tool as searching,
-)
-from turnwise.tools.workspace.instructions import instructions_for, with_instructions
+from turnwise.tools.workspace import read_tool as searching
 from turnwise.tools.workspace.offers import make_tool
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.plans import told_of_change
+from turnwise.tools.workspace.read_tool import instructions_for, with_instructions
 from turnwise.tools.workspace.shell import MAX_S, BashArguments, Shell
 
 GRACE_S = 5.0  # `bash`, `list` and `search` end by their own deadline, with what they have
@@ -104,7 +102,7 @@ def workspace_tools(
         ),
         make_tool(
             "search",
-            description=searching.DESCRIPTION,
+            description=searching.SEARCH_DESCRIPTION,
             takes=searching.SearchArguments,
             function=search,
             effect="read",

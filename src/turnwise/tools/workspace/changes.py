@@ -20,21 +20,26 @@ from turnwise.base.private_folders import NEW_S, make_private_folder
 from turnwise.errors import ToolFault
 from turnwise.journal.owners import is_alive, is_presumed_gone, our_name
 from turnwise.running.grants import call_at_work, turn_at_work
-from turnwise.tools.workspace.disk import Disk, FileAttributes, Stamp, attributes_of, open_file, stamp_of
 from turnwise.tools.workspace.staged_changes import (
     NOTE,
+    Disk,
+    FileAttributes,
     FileChange,
     KeptChange,
     KeptFile,
     Note,
+    Stamp,
     Store,
     apply,
+    attributes_of,
     content_at,
     digest,
     drop_folders,
     drop_temporaries,
     drop_temporary,
     kept_changes,
+    open_file,
+    stamp_of,
 )
 
 # Taking changes back: what it would do to each file, found first; then all of it or nothing.

@@ -8,8 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from turnwise.errors import ToolFault
-from turnwise.tools.workspace.content import FileText, LineEnds, kind_of, text_of, with_line_ends
-from turnwise.tools.workspace.near_matches import near_misses
+from turnwise.tools.workspace.content import FileText, LineEnds, kind_of, near_misses, text_of, with_line_ends
 from turnwise.tools.workspace.paths import FoundFile, WorkspacePaths
 from turnwise.tools.workspace.plans import (
     ChangePlan,

@@ -15,8 +15,8 @@ from turnwise.rules.permission_paths import is_inside
 from turnwise.running.grants import was_judged
 from turnwise.tools.workspace.changes import FileChanges
 from turnwise.tools.workspace.content import Memory
-from turnwise.tools.workspace.disk import Disk, FileAttributes, Stamp, attributes_of, open_file, stamp_of
 from turnwise.tools.workspace.output import is_gone_output
+from turnwise.tools.workspace.staged_changes import Disk, FileAttributes, Stamp, attributes_of, open_file, stamp_of
 from turnwise.vocab.file_names import given_name, looks_like, shown_name, spelled_name
 
 # Folders that hold other people's files or a tool's own: listing and searching pass them over.

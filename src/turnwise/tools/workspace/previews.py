@@ -16,8 +16,7 @@ from turnwise.tools.workspace.edit_tool import (
     plan_write,
 )
 from turnwise.tools.workspace.offers import read_arguments
-from turnwise.tools.workspace.patch_tool import PatchArguments, plan_patch
-from turnwise.tools.workspace.patches import patched_paths
+from turnwise.tools.workspace.patch_tool import PatchArguments, patched_paths, plan_patch
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.plans import ChangePlan
 from turnwise.tools.workspace.staged_changes import FileChange
