@@ -51,6 +51,13 @@ NODES = {
     "wire": 74_700,
     "workers": 6_200,
 }
+# Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.
+PROGRAMS = {
+    "base/keeper.py",
+    "rules/guarded_names.py",
+    "tools/sandbox/landlock_rules.py",
+    "tools/workspace/search_worker.py",
+}
 MAX_FUNCTION_LINES = 100
 # Products know each other only where a command starts one.
 STARTED_BY = {
@@ -157,6 +164,16 @@ def test_no_modules_import_each_other() -> None:
         named = {name if name in modules else name.rpartition(".")[0] for name, _ in imports_of(path)}
         graph[module_of(path)] = (named & modules) - {module_of(path)}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
+
+
+def test_programs_import_nothing_that_is_installed() -> None:
+    """What runs as a process of its own (the keeper, Landlock's rules, the search) imports the standard library, and pathspec
+    where its folder is given."""
+    known = {*sys.stdlib_module_names, "pathspec"}
+    found = [
+        (place, name) for place in PROGRAMS for name, _ in imports_of(SOURCE / place) if name.split(".")[0] not in known
+    ]
+    assert found == []
 
 
 def test_the_lab_knows_its_families_by_itself() -> None:

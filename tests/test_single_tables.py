@@ -16,7 +16,7 @@ import turnwise
 
 SOURCE = Path(turnwise.__file__).parent
 ROOMS = tuple(
-    """rules/permission*.py rules/permission_paths.py rules/git_*.py rules/environment_names.py rules/read_only_commands.py
+    """rules/permission*.py rules/guarded_names.py rules/git_*.py rules/environment_names.py rules/read_only_commands.py
     rules/permission_commands.py rules/allowances.py tools/shell_judge/*.py
     tools/sandbox/*.py tools/workspace/*.py base/programs.py base/unasked_files.py
     settings/permission_files.py base/private_folders.py endpoints/key_hiding.py
@@ -155,8 +155,8 @@ APART = {
         "rules/environment_names.py:IDLE_PROGRAMS",
     ): "what does nothing in a pager's place",
     ("rules/permission_commands.py:WRITING", "rules/read_only_commands.py:_ASKS_VERSION"): "which say their version",
-    ("rules/permission_paths.py:_TEMPLATE", "rules/permission_paths.py:_SETTINGS"): "which endings a template has",
-    ("rules/permission_paths.py:SECRET_NAMES", "rules/permission_paths.py:_TELLING"): "a name, and a part of a name",
+    ("rules/guarded_names.py:_TEMPLATE", "rules/guarded_names.py:_SETTINGS"): "which endings a template has",
+    ("rules/guarded_names.py:SECRET_NAMES", "rules/guarded_names.py:_TELLING"): "a name, and a part of a name",
     (
         "tools/sandbox/seccomp.py:_NUMBERS",
         "tools/sandbox/seccomp.py:_NOT_APART",

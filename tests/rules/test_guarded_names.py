@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from guarded import IN_HOME, LATER, OPEN, SECRETS
 from tables import each
-from turnwise.rules import permission_paths as guarded_names
+from turnwise.rules import guarded_names
+from turnwise.rules.guarded_names import is_secret, runs_later
 from turnwise.rules.permission_facts import PathFact
-from turnwise.rules.permission_paths import guard_of, is_secret, runs_later
+from turnwise.rules.permission_paths import guard_of
 
 SOURCE = Path(guarded_names.__file__).parents[1]
 HOME = "/home/me"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.rules.permission_paths import is_inside, is_secret
+from turnwise.rules.guarded_names import is_secret
+from turnwise.rules.permission_paths import is_inside
 
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFE

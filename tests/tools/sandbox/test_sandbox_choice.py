@@ -23,11 +23,11 @@ from turnwise.tools.sandbox import (
     command_environment,
     find_sandbox,
     is_secret,
+    landlock_rules,
 )
-from turnwise.tools.sandbox import landlock as landlock_rules
 from turnwise.tools.sandbox.bubblewrap import Mount, plan_mounts
 from turnwise.tools.sandbox.environment import with_git_settings
-from turnwise.tools.sandbox.landlock import landlock_version
+from turnwise.tools.sandbox.landlock_rules import landlock_version
 from turnwise.tools.sandbox.sandbox_choice import secret_paths
 from turnwise.tools.sandbox.sandbox_types import SandboxOrder
 from turnwise.tools.sandbox.seccomp import command_filter

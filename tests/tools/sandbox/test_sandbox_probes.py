@@ -12,7 +12,7 @@ import pytest
 from sandbox_probes import PROBES, Probe, gets_through
 from sandboxes import CONFINING, PYTHON, WALLS, sandbox_called
 from turnwise.errors import ToolFault
-from turnwise.tools.sandbox.landlock import SCOPES_ABI
+from turnwise.tools.sandbox.landlock_rules import SCOPES_ABI
 from turnwise.tools.sandbox.seccomp import NUMBERS, can_filter
 from turnwise.tools.workspace.shell import BashArguments, Shell
 from waits import HANG_S

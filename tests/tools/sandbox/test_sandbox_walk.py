@@ -22,7 +22,8 @@ from turnwise.base.programs import OWN_PYTHON
 from turnwise.settings.mcp_files import ServerCommand
 from turnwise.tools.mcp.processes import ServerProcess
 from turnwise.tools.sandbox import Sandbox, SandboxKind, Scratch
-from turnwise.tools.sandbox.landlock import CHANGE, IOCTL_DEV, allowances
+from turnwise.tools.sandbox.landlock import allowances
+from turnwise.tools.sandbox.landlock_rules import CHANGE, IOCTL_DEV
 from turnwise.tools.sandbox.sandbox_types import SandboxOrder
 from turnwise.tools.workspace.shell import BashArguments, Shell
 from waits import HANG_S

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from turnwise.base.programs import HELPER
 from turnwise.errors import CallerError, ToolFault
-from turnwise.rules import permission_paths as guarded_names
+from turnwise.rules import guarded_names
 from turnwise.rules.schema import fault_of_schema
 from turnwise.running.tools import Tool
 from turnwise.tools.workspace import workspace_tools

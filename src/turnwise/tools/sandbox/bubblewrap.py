@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.base.programs import compiled_script
-from turnwise.tools.sandbox import landlock as landlock_rules
+from turnwise.tools.sandbox import landlock_rules
 from turnwise.tools.sandbox.git import guarded_paths, opened_paths
 from turnwise.tools.sandbox.sandbox_types import KERNELS_SHARE, SandboxOrder, Wrapped, in_keeper
 from turnwise.tools.sandbox.seccomp import can_filter, command_filter

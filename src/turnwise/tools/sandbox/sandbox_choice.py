@@ -12,11 +12,12 @@ import msgspec
 
 from turnwise.base.programs import ProgramSearch
 from turnwise.errors import CallerError
-from turnwise.rules.permission_paths import SECRET_IN_HOME, SECRET_OF_SYSTEM, SECRET_PLACES, is_secret
+from turnwise.rules.guarded_names import SECRET_IN_HOME, SECRET_OF_SYSTEM, SECRET_PLACES, is_secret
 from turnwise.tools.sandbox.bubblewrap import TEMPORARY, is_covered, wrap_in_bubblewrap
 from turnwise.tools.sandbox.environment import Scratch, command_environment, with_git_settings
 from turnwise.tools.sandbox.git import GitFolder
-from turnwise.tools.sandbox.landlock import REFER_ABI, SCOPES_ABI, landlock_version, may_read, wrap_in_landlock
+from turnwise.tools.sandbox.landlock import may_read, wrap_in_landlock
+from turnwise.tools.sandbox.landlock_rules import REFER_ABI, SCOPES_ABI, landlock_version
 from turnwise.tools.sandbox.sandbox_types import (
     CommandBounds,
     SandboxKind,

@@ -11,8 +11,9 @@ from typing import TypeVar, cast
 import msgspec
 
 from turnwise.base.private_folders import private_folder_of
+from turnwise.rules.guarded_names import is_secret
 from turnwise.rules.permission_facts import Access, PathFact
-from turnwise.rules.permission_paths import is_inside, is_secret
+from turnwise.rules.permission_paths import is_inside
 from turnwise.tools.sandbox.environment import PrivateFolder
 from turnwise.tools.shell_judge.word_spelling import SegmentGlob
 from turnwise.tools.shell_judge.wrappers import CommandWords

@@ -19,8 +19,9 @@ import msgspec
 
 from turnwise.base.unasked_files import read_unasked
 from turnwise.rules.git_commands import IN_REPOSITORY, read_git
+from turnwise.rules.guarded_names import is_secret
 from turnwise.rules.permission_facts import PathFact, Word
-from turnwise.rules.permission_paths import is_inside, is_secret
+from turnwise.rules.permission_paths import is_inside
 from turnwise.rules.read_only_commands import git_operands
 from turnwise.tools.shell_judge.paths import Paths
 

@@ -16,8 +16,8 @@ from turnwise.base.processes import run_group
 from turnwise.base.programs import HELPER, ProgramSearch
 from turnwise.base.unasked_files import LeftOut, read_unasked
 from turnwise.errors import ToolFault
-from turnwise.rules import permission_paths as guarded_names
-from turnwise.rules.permission_paths import is_secret
+from turnwise.rules import guarded_names
+from turnwise.rules.guarded_names import is_secret
 from turnwise.running.grants import is_for_program, seconds_of
 from turnwise.tools.workspace.content import FileText, LineSpan, image_type, kind_of, printable, text_of
 from turnwise.tools.workspace.paths import MAX_READ_BYTES, OTHERS_FOLDERS, SKIPPED_FOLDERS, WorkspacePaths
