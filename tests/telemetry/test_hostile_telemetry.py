@@ -16,7 +16,7 @@ from terminal.test_processes import wait_until
 from turnwise import Agent, Telemetry, tool
 from turnwise.running.watcher_events import ObservedTurn
 from turnwise.telemetry.attributes import MOST_OF_A_NAME, MOST_OF_A_TEXT, MOST_OF_AN_ATTRIBUTE, Contents
-from turnwise.telemetry.turn_trace import Instruments, SpanEndings, TurnTrace
+from turnwise.telemetry.spans import Instruments, SpanEndings, TurnTrace
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, call
 from turnwise.vocab import Message, Text, ToolResult
 from waits import HANG_S

@@ -28,7 +28,7 @@ from turnwise.settings.mcp_files import ServerCommand, ServerEntry
 from turnwise.settings.options import RunSettings
 from turnwise.terminal.words import filled_prompt
 from turnwise.tools.mcp.offered_tools import read_tools
-from turnwise.tools.mcp.processes import checked_sandbox, program_of
+from turnwise.tools.mcp.transports import checked_sandbox, program_of
 from turnwise.tools.mcp.trust import ChangedTool, ServerTrust, runs_inside
 from turnwise.tools.sandbox import find_sandbox
 from waits import HANG_S

@@ -30,7 +30,7 @@ from turnwise.settings.mcp_files import (
     is_web_address,
 )
 from turnwise.tools.mcp.kept_server import RunningServer
-from turnwise.tools.mcp.processes import folder_of
+from turnwise.tools.mcp.transports import folder_of
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import ToolSpec
 

@@ -554,7 +554,7 @@ class Account:
 
 def span_of(line: RequestLine) -> SpanFacts:
     """What a request's span says of it."""
-    from turnwise.telemetry.turn_trace import of_answer  # only where there are spans
+    from turnwise.telemetry.spans import of_answer  # only where there are spans
 
     return of_answer(
         provider=line.provider,

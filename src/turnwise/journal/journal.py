@@ -8,7 +8,7 @@ At `durability="normal"` a commit is in the operating system's hands, so `kill -
 may lose the last commits (never the file). `durability="full"` waits for the disk at every commit, which costs milliseconds of
 wall time on real disks inside the event loop.
 A turn's appends run in its event loop's thread: at 0.03 ms of CPU (0.11 with `full`) they are cheaper than a hop to another one.
-Where the file is not free, they wait for it beside the loop (`store_thread.py`).
+Where the file is not free, they wait for it beside the loop (`stores.py`).
 Threads (several event loops) may share one `Journal`: they take turns.
 """
 
@@ -685,13 +685,9 @@ with t as (
 select count(*) from t"""
 
 
-# A session out of its journal, as its next turn finds it.
-
-
 def session_so_far(journal: Journal, turns: Iterable[TurnRow]) -> SessionSoFar:
     """What was said in these turns, and what the next one starts from. Calls of a turn that its process left are answered: one
-    that had started may have run, one that was only planned has not, unless a damaged
-    journal has lost records of the turn."""
+    that had started may have run, one that was only planned has not, unless a damaged journal has lost records of the turn."""
     fold = SessionFold()
     for turn in turns:
         entries = journal.entries(turn.id)

@@ -2,6 +2,7 @@
 
 Where SQLite cannot read the file in its place, a private copy is read: in a folder that cannot be written beside a write-ahead
 log that was left, on a disk that is full, on a file system without locks, of an older version, or of a file that lost its end.
+What can be read of a damaged file is rescued into a new one, which can take its place (`replace_damaged`).
 """
 
 import itertools

@@ -1,4 +1,7 @@
-"""The pen of one turn: what happens in it is written down before it is acted upon."""
+"""What one running turn writes: its records, before they are acted upon, and its entries in the ledger.
+
+`TurnJournal` is the pen, `LoopPen` the same in an event loop, `Bookkeeper` keeps the ledger.
+"""
 
 import asyncio
 import time
@@ -90,7 +93,7 @@ class TurnJournal:
         self.has_ended = False
         self.has_begun = last_seq > 0  # its first record is there
 
-    # Each that writes stands twice: as steps, which a pen in an event loop does beside it (`loop_writer.py`), and done here.
+    # Each that writes stands twice: as steps, which `LoopPen` does beside its event loop, and done here.
 
     def append(self, record: JournalRecord) -> None:
         """On return the record is safe from our own death, and all that waited."""
@@ -251,9 +254,6 @@ class TurnJournal:
 _LOST = "update turn set status = 'lost', finished = ? where id = ? and epoch = ? and status = 'running'"
 
 
-# The pen of one turn in an event loop: what it writes waits for its database beside the loop, in order.
-
-
 T = TypeVar("T")
 
 _behind: set[asyncio.Task[None]] = set()  # asyncio holds tasks weakly
@@ -369,9 +369,6 @@ class LoopPen:
                 settle(self._line.popleft())
             else:
                 self._is_busy = False
-
-
-# Keeps the ledger of one running turn: in memory, and in the journal where there is one.
 
 
 PriceFinder = Callable[[str, float], PriceRow | None]

@@ -42,7 +42,7 @@ class Telemetry:
         meter_provider: "MeterProvider | None" = None,
     ) -> None:
         require_extras("otel")
-        from turnwise.telemetry.turn_trace import Instruments
+        from turnwise.telemetry.spans import Instruments
 
         self._instruments = Instruments(tracer_provider, meter_provider)
         self._agent_name = agent_name
@@ -54,7 +54,7 @@ class Telemetry:
 
     def observe(self, turn: ObservedTurn) -> TurnObserver:
         """What makes the spans of one turn. The runner calls it."""
-        from turnwise.telemetry.turn_trace import TurnTrace
+        from turnwise.telemetry.spans import TurnTrace
 
         return TurnTrace(
             turn,
@@ -66,7 +66,7 @@ class Telemetry:
 
     def gateway_span(self, headers: Mapping[str, str], *, clock: Clock) -> "AbstractContextManager[LearnFacts]":
         """A span of one request to a gateway, in the trace that its headers name. The gateway calls it."""
-        from turnwise.telemetry.turn_trace import gateway_span
+        from turnwise.telemetry.spans import gateway_span
 
         return gateway_span(headers, instruments=self._instruments, clock=clock)
 

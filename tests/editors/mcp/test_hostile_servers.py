@@ -14,8 +14,8 @@ from turnwise import Approval, Asking, McpServer
 from turnwise.settings.mcp_files import ServerAddress
 from turnwise.testing import call
 from turnwise.tools.mcp.elicitation import elicit
-from turnwise.tools.mcp.processes import speaks_former_sse
 from turnwise.tools.mcp.protocol_repair import MAX_LEVELS
+from turnwise.tools.mcp.transports import speaks_former_sse
 from waits import HANG_S
 
 ANSWER = '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"%s"}]}}'

@@ -20,7 +20,7 @@ from sandboxes import WALLS, sandbox_called
 from turnwise.base import keeper
 from turnwise.base.programs import OWN_PYTHON
 from turnwise.settings.mcp_files import ServerCommand
-from turnwise.tools.mcp.processes import ServerProcess
+from turnwise.tools.mcp.transports import ServerProcess
 from turnwise.tools.sandbox import Sandbox, SandboxKind, Scratch
 from turnwise.tools.sandbox.landlock import allowances
 from turnwise.tools.sandbox.landlock_rules import CHANGE, IOCTL_DEV

@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL that never waits without end, and speaks the journal's SQL."""
+"""One connection to PostgreSQL that never waits without end, and speaks the journal's SQL; and the tables of its database."""
 
 import functools
 import os

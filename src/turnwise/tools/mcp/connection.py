@@ -59,9 +59,9 @@ from turnwise.running.working_call import NoAnswer, OwnModel
 from turnwise.settings.mcp_files import ServerAddress, ServerCommand, ServerEntry, ServerObject
 from turnwise.tools.mcp.elicitation import OUTSIDE, AskingCall, CallAtServer, elicit
 from turnwise.tools.mcp.offered_tools import Listing, parts_of, read_prompts, read_tools, resource_parts, said_by_server
-from turnwise.tools.mcp.processes import FORGOTTEN, ServerProcess, http_streams, speaks_former_sse
 from turnwise.tools.mcp.protocol_repair import MAX_LEVELS, Deliver, is_deeper, message_in, message_streams
 from turnwise.tools.mcp.server_bounds import MAX_PAGES, MAX_TOOLS, LineCutter, McpFailure, UnaskedMeter
+from turnwise.tools.mcp.transports import FORGOTTEN, ServerProcess, http_streams, speaks_former_sse
 from turnwise.tools.sandbox import Scratch
 from turnwise.vocab import File, Text
 from turnwise.vocab.hidden_characters import visible_line

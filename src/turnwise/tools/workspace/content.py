@@ -1,4 +1,4 @@
-"""Bytes of a file -> text and back without losing a byte, or what they are if they are no text."""
+"""Bytes of a file -> text and back without losing a byte; what a model has seen of it, and where a text nearly stands in it."""
 
 import codecs
 import difflib

@@ -1,4 +1,4 @@
-"""The tool `apply_patch`: changes of several files, all or none."""
+"""The tool `apply_patch`: reads a patch, finds the place of each hunk, and changes several files, all or none."""
 
 import re
 from bisect import bisect_left

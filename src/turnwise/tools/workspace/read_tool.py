@@ -1,4 +1,4 @@
-"""The tool `read`: lines of a text file, numbered; or an image, to be looked at."""
+"""The tools that only read: `read`, `list` and `search`, and the AGENTS.md of folders that a result comes from."""
 
 import importlib.util
 import os

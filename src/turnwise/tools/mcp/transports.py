@@ -1,4 +1,4 @@
-"""The process of an MCP server: started in a sandbox, spoken to by pipes, and ended with everything that it started."""
+"""How messages reach an MCP server: pipes to a process in a sandbox, ended with all that it started, or streamable HTTP."""
 
 import asyncio
 import contextvars

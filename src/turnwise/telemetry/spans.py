@@ -1,7 +1,8 @@
-"""The spans of one turn: `invoke_agent` around it, `chat` for each request, `execute_tool` for each call that runs.
+"""The spans of a turn and of a gateway's request, and the tracer and histograms that all of them share.
 
-It is told what watchers are told. A `ToolStarted` and a `RequestStarted` come in the context in which the call and the request
-then run, so what they start is a child of their span.
+A turn has `invoke_agent` around it, `chat` for each request, `execute_tool` for each call that runs. `TurnTrace` is told what
+watchers are told. A `ToolStarted` and a `RequestStarted` come in the context in which the call and the request then run, so what
+they start is a child of their span.
 """
 
 import asyncio
