@@ -6,7 +6,9 @@ README.md.
 
 import ast
 import re
+import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
