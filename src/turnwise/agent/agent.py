@@ -26,7 +26,6 @@ from turnwise.agent.run_options import (
     TypedRunOptions,
     check_choice,
     check_options,
-    said_of_agent,
     terms_of,
 )
 from turnwise.agent.run_setup import KeptOpen, furnished, open_transport, priced, reserved, run_below
@@ -328,7 +327,9 @@ class Agent(Generic[Deps, Output]):
     async def _run(
         self, prompt: Prompt | None, control: RunControl, *, options: TypedRunOptions, feed: Feed | None
     ) -> RunResult[Any]:
-        said = said_of_agent(options)
+        said = cast(
+            "AgentOptions", {name: one for name, one in options.items() if name in AgentOptions.__annotations__}
+        )
         if said and self._is_narrowed:
             raise CallerError(f"this agent is narrowed for one turn: its runs cannot replace `{next(iter(said))}`")
         setup = set_up(over(self._options, said), deps_type=self._setup.deps_type) if said else self._setup

@@ -26,7 +26,7 @@ from turnwise.settings.options import OptionRow, rows, rows_from
 from turnwise.telemetry.telemetry import Telemetry
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import Deadlines, Effect, RoomPolicy, ScriptLimits
-from turnwise.vocab import File, NamedTool, Settings, Text, ToolSpec
+from turnwise.vocab import NamedTool, Settings, ToolSpec
 
 # What kind of value each option of an agent, of its runs and of `resume` takes: one row for each option.
 
@@ -275,19 +275,6 @@ def check_groups(options: Mapping[str, object], *, of: str = "") -> None:
         given = cast("Mapping[str, object]", options.get(group, {}))
         check_names(given, known=kind.__annotations__, what=f"`{group}`{of}")
         check_values(given, of=f" in `{group}`{of}")
-
-
-def check_parts(parts: Iterable[object], *, what: str) -> None:
-    """Raise CallerError for what is no part of a user's message."""
-    for part in parts:
-        if not isinstance(part, str | Text | File):
-            hint = (
-                ": earlier messages go in `history=`, and `messages_from(...)` reads a vendor's dicts"
-                if isinstance(part, Mapping)
-                else ""
-            )
-            kind = type(cast("object", part)).__name__
-            raise CallerError(f"{what} must be a text, or a list of texts, `Text` and `File`; it holds a {kind}{hint}")
 
 
 def _hint(name: str, *, known: list[str]) -> str:

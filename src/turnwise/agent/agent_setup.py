@@ -49,7 +49,7 @@ from turnwise.rules.permissions import KnownTool, PermissionKind, PermissionRule
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.running.approvals import Approver
-from turnwise.running.hooks import Hook, Hooks, check_hooks
+from turnwise.running.hooks import Hooks, check_hooks
 from turnwise.running.runner_config import Safety, StepPreparer
 from turnwise.running.tools import Tool
 from turnwise.settings.catalogue import find_limits, limits_over
@@ -121,13 +121,6 @@ def check_tools_of_rules(policy: Policy | None, *, tools: Mapping[str, KnownTool
     """Raise CallerError for a rule about a tool that there is not: neither one of `tools` nor any that turnwise brings."""
     if policy is not None and policy.rules:
         check_rules(policy.rules, tools={**own_tools(), **tools})
-
-
-def check_tools_of_hooks(hooks: Sequence[Hook], *, tools: Mapping[str, KnownTool]) -> None:
-    """The same for hooks. Most are for every tool, which needs no look at the tools that turnwise brings."""
-    narrow = [hook for hook in hooks if hook.tools != "*"]
-    if narrow:
-        check_hooks(narrow, tools=[*tools, *[name for name in own_tools() if name not in tools]])
 
 
 @functools.cache
@@ -241,7 +234,9 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         if self.knows_tools():
             known = known_tools((*self.known_below(), *self.offered))
             check_tools_of_rules(self.config.policy, tools=known)
-            check_tools_of_hooks(self.hooks.all, tools=known)
+            # most hooks are for every tool, which needs no look at the tools that turnwise brings
+            if narrow := [hook for hook in self.hooks.all if hook.tools != "*"]:
+                check_hooks(narrow, tools=[*known, *[name for name in own_tools() if name not in known]])
         for agent in self._agents():
             agent.check_rules()
 

@@ -5,7 +5,7 @@ import contextlib
 import inspect
 import logging
 import typing
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast, overload
@@ -116,7 +116,15 @@ class DepsWanted(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check_tools(self, deps: object, *, of: str = "") -> None:
         """Raise CallerError for tools here or below that cannot work with these deps."""
-        _check_deps_of_tools(self.tools, deps=deps, of=of)
+        for tool in self.tools:
+            if tool.deps is None or isinstance(deps, tool.deps):
+                continue
+            name = tool.deps.__name__
+            has = "has no deps" if deps is None else f"has a `{type(deps).__name__}` as its deps"
+            hint = f"give the sub-agent `deps_type={name}`" if of else f"give a `{name}` as `deps=`"
+            raise CallerError(
+                f"the tool `{tool.name}` takes a `RunContext[{name}]`, and {of or 'the run'} {has}: {hint}"
+            )
         for name, one in self.below.items():
             if factory_of(one.wanted) is None:
                 check_deps(deps, wanted=one.wanted, of=f"the sub-agent `{name}`")
@@ -228,22 +236,6 @@ def check_deps(deps: object, *, wanted: object, of: str = "this agent") -> None:
     kind = class_of(wanted)
     if kind is not None and not isinstance(deps, kind):
         raise CallerError(f"{of} has `deps_type={name}`, and the run's `deps` are a `{type(deps).__name__}`")
-
-
-def _check_deps_of_tools(tools: Iterable[Tool], *, deps: object, of: str = "") -> None:
-    """Raise CallerError for a tool whose context has other deps than the run."""
-    for tool in tools:
-        if tool.deps is None or isinstance(deps, tool.deps):
-            continue
-        has = "has no deps" if deps is None else f"has a `{type(deps).__name__}` as its deps"
-        hint = (
-            f"give the sub-agent `deps_type={tool.deps.__name__}`"
-            if of
-            else f"give a `{tool.deps.__name__}` as `deps=`"
-        )
-        raise CallerError(
-            f"the tool `{tool.name}` takes a `RunContext[{tool.deps.__name__}]`, and {of or 'the run'} {has}: {hint}"
-        )
 
 
 def name_of(thing: object) -> str:

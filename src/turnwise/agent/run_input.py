@@ -6,7 +6,6 @@ from typing import Any, cast
 import msgspec
 
 from turnwise.agent.agent_groups import OpeningSource
-from turnwise.agent.agent_options import check_parts
 from turnwise.agent.deps import name_of
 from turnwise.base.clock import Clock, Overdue
 from turnwise.base.exact_json import NotExact, exact_json
@@ -52,7 +51,12 @@ def message_of(said: str | Sequence[str | Text | File], *, what: str) -> Message
         kind = type(cast("object", said)).__name__
         raise CallerError(f"{what} must be a text, or a list of texts, `Text` and `File`, not {kind}{hint}")
     parts = (said,) if isinstance(said, str) else tuple(said)
-    check_parts(parts, what=what)
+    for part in cast("tuple[object, ...]", parts):
+        if not isinstance(part, str | Text | File):
+            earlier = "earlier messages go in `history=`, and `messages_from(...)` reads a vendor's dicts"
+            hint = f": {earlier}" if isinstance(part, Mapping) else ""
+            kind = type(cast("object", part)).__name__
+            raise CallerError(f"{what} must be a text, or a list of texts, `Text` and `File`; it holds a {kind}{hint}")
     return _checked_message(
         Message("user", tuple([Text(part) if isinstance(part, str) else part for part in parts])), what=what
     )

@@ -119,12 +119,6 @@ def check_options(options: Mapping[str, object]) -> None:
     check_history(options.get("history", ()), what="`history`")
 
 
-def said_of_agent(options: TypedRunOptions) -> AgentOptions:
-    """The options of a run that replace its agent's."""
-    said = {name: value for name, value in options.items() if name in AgentOptions.__annotations__}
-    return cast("AgentOptions", said)
-
-
 def groups_of(settings: RunSettings) -> AgentOptions:
     """What the settings say under the name of an option of a group (tests/settings/test_options.py: and with the same type)."""
     groups: dict[str, dict[str, object]] = {}

@@ -389,11 +389,9 @@ class ArgumentText:
         verdict = None if self._wholes else classify(text)
         match verdict:
             case Complete(kind="object"):
-                return (
-                    SettledArguments(text, ArgumentsState.INVALID, TOO_MANY)
-                    if has_too_many_values(text)
-                    else _whole(text)
-                )
+                if has_too_many_values(text):
+                    return SettledArguments(text, ArgumentsState.INVALID, TOO_MANY)
+                return SettledArguments(text, ArgumentsState.COMPLETE)
             case Complete(kind="string"):
                 return self._unpack(text, cast(str, msgspec.json.decode(text)))
             case Complete():
@@ -451,10 +449,6 @@ class ArgumentText:
         texts = tuple(values.values())
         reason = f"{len(texts)} whole objects stand in one call"
         return SettledArguments("".join(texts), ArgumentsState.INVALID, reason, texts, repairs=("several_objects",))
-
-
-def _whole(text: str) -> SettledArguments:
-    return SettledArguments(text, ArgumentsState.COMPLETE)
 
 
 def _nothing(repair: str | None) -> SettledArguments:

@@ -116,8 +116,14 @@ class OpenBlock:
             self.opaques = [opaque]
 
     def opaque(self) -> Opaque | None:
-        """What came with `BlockData`, later keys over earlier ones."""
-        return merge_opaque(self.opaques)
+        """What came with `BlockData`, later keys over earlier ones. Values are not read, so they stay as they came."""
+        opaques = self.opaques
+        if len(opaques) < 2:
+            return opaques[0] if opaques else None
+        merged: dict[str, msgspec.Raw] = {}
+        for opaque in opaques:
+            merged.update(msgspec.json.decode(opaque.json, type=dict[str, msgspec.Raw]))
+        return Opaque(opaques[-1].family, msgspec.json.encode(merged).decode())
 
     def part(self) -> Part | None:
         """The whole part; None where nothing came that is worth keeping."""
@@ -158,16 +164,6 @@ def size_of(part: Part) -> int:
             return opaque
         case _:
             assert_never(part)
-
-
-def merge_opaque(opaques: list[Opaque]) -> Opaque | None:
-    """One object of all keys, the later value winning. Values are not read, so they stay as they came."""
-    if len(opaques) < 2:
-        return opaques[0] if opaques else None
-    merged: dict[str, msgspec.Raw] = {}
-    for opaque in opaques:
-        merged.update(msgspec.json.decode(opaque.json, type=dict[str, msgspec.Raw]))
-    return Opaque(opaques[-1].family, msgspec.json.encode(merged).decode())
 
 
 # The calls that pieces go to at the moment.

@@ -552,7 +552,10 @@ class Assembler:
         return block
 
     def _open_unplaced(self, index: int | None) -> OpenBlock | None:
-        block = self._open_call(self._free_key(), index=index)
+        number = len(self._table.calls)
+        while f"call:{number}" in self._blocks:
+            number += 1
+        block = self._open_call(f"call:{number}", index=index)
         if block is not None and block.call is not None:
             block.call.placed = True
             if index is None:
@@ -566,12 +569,6 @@ class Assembler:
         self._losses.begin_call(block.key)
         self._showing.begin(call)
         return call
-
-    def _free_key(self) -> str:
-        number = len(self._table.calls)
-        while f"call:{number}" in self._blocks:
-            number += 1
-        return f"call:{number}"
 
     def _release_all(self) -> list[Frame]:
         """Show how the calls stand that were written to since this was done last."""

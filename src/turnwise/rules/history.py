@@ -462,27 +462,21 @@ def error_result(call: ToolCall, *, text: str) -> ToolResult:
 
 def fit_parts(parts: tuple[Part, ...], *, family: str, role: str) -> tuple[Part, ...]:
     """Without the parts that this family's servers refuse; empty if nothing is left to send."""
+    takes_blanks = family not in REFUSES_BLANK_TEXT
     kept = [
         part
         for part in parts
-        if not ((type(part) is Text or type(part) is Refusal) and _says_nothing(part, family=family))
+        if not (type(part) is Text or type(part) is Refusal)
+        or (part.text if takes_blanks else part.text.strip())
+        or (part.opaque is not None and part.opaque.family == family)
     ]
     if role == "assistant" and family in REFUSES_TRAILING_REASONING:
         while kept and isinstance(kept[-1], Reasoning):
             kept.pop()
-    if all(type(part) is Reasoning or _is_foreign(part, family=family) for part in kept):
+    # an item of another family is left out by this one's encoder
+    if all(type(part) is Reasoning or (type(part) is ProviderItem and part.family != family) for part in kept):
         kept = []
     return parts if len(kept) == len(parts) else tuple(kept)
-
-
-def _says_nothing(part: Text | Refusal, *, family: str) -> bool:
-    carries = part.opaque is not None and part.opaque.family == family
-    return not carries and not (part.text.strip() if family in REFUSES_BLANK_TEXT else part.text)
-
-
-def _is_foreign(part: Part, *, family: str) -> bool:
-    """An item of another family, which this one's encoder leaves out."""
-    return type(part) is ProviderItem and part.family != family
 
 
 def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:

@@ -146,7 +146,7 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             and self.recent[-period].answered is not None
         ]
         # Of the periods that fit, the one with the most rounds; the shortest says it best.
-        loop = max(loops, key=_by_rounds, default=None)
+        loop = max(loops, key=lambda one: (one.steps / one.period, -one.period), default=None)
         ends = loop if loop is not None and loop.steps >= last_step_of(loop) else self._polling(asked, calls=seen)
         ends = ends or self._cut_again(seen)
         if loop is None or loop.steps <= RUNS * loop.period:
@@ -274,7 +274,7 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if period + repeats >= TOLD_RUNS * period
         ]
         if loops:
-            return min(loops, key=_by_period)
+            return min(loops, key=lambda one: one.period)
         for period, repeats in zip(PERIODS, self.alike, strict=True):
             if period + repeats == POLLS_TOLD * period:
                 return _loop(repeats, period=period, calls=step.calls, kind="polling")
@@ -407,14 +407,6 @@ def _loop(
 def last_step_of(loop: Loop) -> int:
     """The number of the step, counted from the loop's first, with which it ends the turn."""
     return BROKEN_STEPS if loop.kind == "broken" else RUNS * loop.period + REMEMBERED_STEPS
-
-
-def _by_rounds(loop: Loop) -> tuple[float, int]:
-    return loop.steps / loop.period, -loop.period
-
-
-def _by_period(loop: Loop) -> int:
-    return loop.period
 
 
 def _answered(calls: Sequence[RememberedCall]) -> str | None:

@@ -96,9 +96,16 @@ def find_cut(
     with the `request`."""
     if response.fault is not None or response.finish in NO_CUT:
         return None
-    limited = response.finish is FinishReason.LENGTH or _at_limit(response, limit_tokens=limit_tokens)
-    calls = calls_of(response.message)
-    by_usage = request is not None and bool(calls) and _hides_cut(response, call=calls[-1], request=request)
+    usage, calls = response.usage, calls_of(response.message)
+    is_full = limit_tokens is not None and usage is not None and usage.output_tokens >= limit_tokens
+    limited = response.finish is FinishReason.LENGTH or is_full
+    by_usage = (
+        request is not None
+        and bool(calls)
+        and spent_unseen(response)
+        and not _hides_reasoning(response, request=request)
+        and _misfits(calls[-1], request=request)
+    )
     limited = limited or by_usage
     last = _last_written(response) if limited else None
     cut = [
@@ -142,11 +149,6 @@ def as_ended(response: Response) -> Response:
 def hands_out_objects(family: str, *, streamed: bool) -> bool:
     """Whether a family's API gives arguments as objects in this mode, so that a cut does not show in them."""
     return family == "gemini" or (family == "anthropic_messages" and not streamed)
-
-
-def _at_limit(response: Response, *, limit_tokens: int | None) -> bool:
-    usage = response.usage
-    return limit_tokens is not None and usage is not None and usage.output_tokens >= limit_tokens
 
 
 def spent_unseen(response: Response) -> bool:
@@ -210,12 +212,6 @@ def spent_tokens(response: Response, *, limit_tokens: int | None) -> int:
 def _arrived_bytes(response: Response) -> int:
     said = sum([_bytes(part.text) for part in response.message.parts if isinstance(part, Text | Reasoning)])
     return said + sum([_bytes(call.arguments) for call in calls_of(response.message)])
-
-
-def _hides_cut(response: Response, *, call: ToolCall, request: Request) -> bool:
-    return (
-        spent_unseen(response) and not _hides_reasoning(response, request=request) and _misfits(call, request=request)
-    )
 
 
 def _hides_reasoning(response: Response, *, request: Request) -> bool:

@@ -12,7 +12,6 @@ import msgspec
 
 from turnwise.base.clock import Clock, Timer, wait_for_task
 from turnwise.base.threads import in_thread, is_async
-from turnwise.journal.owners import Lease
 from turnwise.journal.turn_writer import LoopPen, TurnJournal
 from turnwise.running.tool_output import journalable, words_of
 from turnwise.turn.approvals import Approval, AskOrigin, OneAsk, holds, settled
@@ -280,10 +279,9 @@ def _failed(asking: Asking, *, why: str) -> list[Approval]:
 def approver_below(journal: TurnJournal | None) -> Approver | None:
     """It puts the asks of the turn's sub-agents to a person on any machine. None where nobody keeps the turn for a worker."""
     lease = None if journal is None else journal.asks_below
-    return None if lease is None else _of_lease(lease)
+    if lease is None:
+        return None
 
-
-def _of_lease(lease: Lease) -> Approver:
     async def approve(asking: Asking) -> Sequence[Approval]:
         if any(ask.by == "tool" for ask in asking.asks):
             return ()  # a crash would leave it in the turn's row, and its call does not go on

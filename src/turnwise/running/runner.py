@@ -19,12 +19,20 @@ from turnwise.rules.history import open_calls
 from turnwise.running.approvals import ask, given_in_time
 from turnwise.running.grants import find_changed, find_facts
 from turnwise.running.resumption import LOST_REQUEST, STUCK, LeftTurn, begun_below, results_of_left
-from turnwise.running.runner_config import EndpointRecovery, RunnerMeans, around_of, watchers_of
+from turnwise.running.runner_config import EndpointRecovery, RunnerMeans, around_of
 from turnwise.running.scripts import Scripts
 from turnwise.running.send_request import Sender
 from turnwise.running.tools import ToolRun
 from turnwise.running.turn_time import TurnTime
-from turnwise.running.watcher_events import CallAnswered, LiveTeller, ToolFinished, ToolStarted, TurnFinished, gives_up
+from turnwise.running.watcher_events import (
+    CallAnswered,
+    LiveTeller,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    Watchers,
+    gives_up,
+)
 from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
 from turnwise.turn.commands import (
     Ask,
@@ -207,7 +215,8 @@ class _Running:
         if left is not None:
             self.books.go_on(program="" if left.program is None else left.program.begun.call.id)
         self.observer = means.observer_of(config, given=given, ledger=self.books.ledger, is_resumed=left is not None)
-        self._watchers = watchers_of(means.observation, observer=self.observer)
+        inner = None if self.observer is None else self.observer.see
+        self._watchers = Watchers(means.observation.watch, feed=means.observation.feed, inner=inner)
         self._tell = self._watchers.tell
         if means.observation.begins is not None:
             means.observation.begins(self._tell)
@@ -334,10 +343,17 @@ class _Running:
 
     async def _work(self, turn: Turn) -> None:
         """Do what the turn orders; once it is stopping, no more than the command at hand."""
-        while not (isinstance(command := self._command, FinishTurn) or self._must_stop()):
+        # It stops also where our own task was cancelled and has not had its turn yet.
+        while not (
+            isinstance(command := self._command, FinishTurn)
+            or self._is_stopping
+            or self._waiter.cancelling() > self._cancelling
+        ):
             if type(command) is not SendRequest and type(command) is not RunTools:
                 await self._write()  # these two write what led to them with their own beginning
-            event = await (self._do_apart(command) if self._is_strange(command) else self._do(command))
+            doing = self._do(command)
+            # what the user's own code sets in context variables ends with its task
+            event = await (asyncio.create_task(doing) if self._is_strange(command) else doing)
             if self._watchers.are_there:
                 await self._let_others_in()
             if self._is_over:
@@ -348,12 +364,14 @@ class _Running:
             self.books.saw(event)
             self._command = turn.receive(event)
             self._ordered_s = getattr(event, "at_s", 0.0)
-            await self._tell_discarded(event, following=self._command)
+            if (
+                isinstance(event, ResponseReceived | RequestFailed)
+                and gives_up(self._command)
+                and self._sender.was_told
+            ):
+                self.books.discard(event.number)
+                await self._teller.discarded(event, following=self._command)
             await self._teller.answered(turn)
-
-    def _must_stop(self) -> bool:
-        """Also where our own task was cancelled and has not had its turn yet."""
-        return self._is_stopping or self._waiter.cancelling() > self._cancelling
 
     async def _let_others_in(self) -> None:
         """Who was told of what has just happened may interrupt, or say a word, before anything follows from it."""
@@ -367,10 +385,6 @@ class _Running:
         if type(command) is PrepareStep:
             return self._means.prepare_step is not None
         return type(command) in STRANGE
-
-    async def _do_apart(self, command: Doable) -> Event:
-        """In a task of its own: what it sets in context variables ends with it."""
-        return await asyncio.create_task(self._do(command))
 
     async def _end(self, turn: Turn, *, kind: EndKind) -> TurnResult:
         """A command that is still at hand counts as cut short; if a part of it goes on, its outcome is ignored."""
@@ -679,11 +693,6 @@ class _Running:
             seconds = self._clock.monotonic() - self._script_began_s[call.id]
             self._teller.program_ended(call, event, seconds=seconds)
         return event
-
-    async def _tell_discarded(self, event: Event, *, following: Command) -> None:
-        if isinstance(event, ResponseReceived | RequestFailed) and gives_up(following) and self._sender.was_told:
-            self.books.discard(event.number)
-            await self._teller.discarded(event, following=following)
 
     def _unwritable(self, failed: JournalFailed) -> None:
         self._unrecorded = str(failed)

@@ -27,7 +27,6 @@ from turnwise.running.watcher_events import (
     ObservedTurn,
     TurnObserver,
     Watch,
-    Watchers,
 )
 from turnwise.turn.approvals import Approval, AskOrigin, OneAsk, ResumeTerms
 from turnwise.turn.commands import Ask, PrepareStep, RunHooks
@@ -128,12 +127,6 @@ class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
                 is_resumed=is_resumed,
             )
         )
-
-
-def watchers_of(observation: Observation, *, observer: TurnObserver | None) -> Watchers:
-    """All that are told what happens in a turn."""
-    inner = None if observer is None else observer.see
-    return Watchers(observation.watch, feed=observation.feed, inner=inner)
 
 
 # What the calls of a turn have around them.

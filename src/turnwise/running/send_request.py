@@ -74,7 +74,9 @@ class Sender:
         if (closed := self._circuits.ask(door)) is not None:
             await self._enter_step(command.step)
             return RequestFailed(number=number, fault=closed, jitter=self._jitter(), sent=False)
-        asked, profile = self._refusals.narrowed(self._asked(command), endpoint.profile, door=door)
+        before, self._purpose = self._purpose, command.purpose
+        kept = asked_of_cache(command.request, purpose=command.purpose, before=before, plain=self._plain_choice)
+        asked, profile = self._refusals.narrowed(kept, endpoint.profile, door=door)
         call = endpoint.family.encode_request(asked, profile, history=self._history)
         request = self._addressing.build(call, connect_s=command.deadlines.connect_s)
         sent = RequestSent(
@@ -137,10 +139,6 @@ class Sender:
         if fault is None and response is not None and response.finish is not FinishReason.CUT and not response.lost:
             return event
         return msgspec.structs.replace(event, jitter=self._jitter())
-
-    def _asked(self, command: SendRequest) -> Request:
-        before, self._purpose = self._purpose, command.purpose
-        return asked_of_cache(command.request, purpose=command.purpose, before=before, plain=self._plain_choice)
 
     def _learn(
         self, event: RequestFailed, *, request: Request, profile: Profile, call: HttpCall, door: Door

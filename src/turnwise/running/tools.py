@@ -319,9 +319,6 @@ class ToolRun:
             end()
         return self._end_s is not None or self._at_work > 0
 
-    def _left_s(self) -> float:
-        return math.inf if self._end_s is None else max(self._end_s - self._clock.monotonic(), 0.0)
-
     async def run(self) -> tuple[ToolResult, ...]:
         """Neighbours run together; an exclusive call runs alone, after those before it and before those after it.
 
@@ -352,7 +349,7 @@ class ToolRun:
         return nullcontext() if activity is None else activity.calls(number)
 
     async def _run_one(self, place: int, planned: PlannedCall, *, calls: OpenCalls | None = None) -> None:
-        left_s = self._left_s()
+        left_s = math.inf if self._end_s is None else max(self._end_s - self._clock.monotonic(), 0.0)
         if left_s <= 0.0:
             self._results[place] = error_result(planned.call, NO_TIME)
             return

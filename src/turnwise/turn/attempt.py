@@ -170,7 +170,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         if type(event) is ResponseReceived:
             response = event.response
             changes = () if response.usage is None else (Counted(response.usage),)
-            if _came_whole(response):
+            if response.fault is None and not response.lost and response.finish is not FinishReason.CUT:
                 return Move(self, changes, Over(Accepted(response=response)))
             return Move(replace(self, stage="reply", reply=event), changes)
         match event:
@@ -370,8 +370,3 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def _over(self, outcome: object, *changes: Change) -> Move:
         return Move(self, changes, Over(outcome))
-
-
-def _came_whole(response: Response) -> bool:
-    """The provider said how it ended, and nothing of it is missing."""
-    return response.fault is None and not response.lost and response.finish is not FinishReason.CUT

@@ -120,7 +120,10 @@ def before_answer(known: Known, seconds: float) -> float:
 def grant(known: Known, *, placed: tuple[PlannedCall, ...], beyond: tuple[PlannedCall, ...]) -> Granted:
     """Give the calls that have their place (it is counted) what they may spend. Places of sub-agents that do not start go to
     calls `beyond` the limit; a further sub-agent has no share either."""
-    children, askers = _sharing(known, placed=placed)
+    children, askers = list[str](), list[str]()
+    if known.kinds.children:
+        children = [plan.call.id for plan in placed if known.offers[plan.call.name].child]
+        askers = [plan.call.id for plan in placed if known.offers[plan.call.name].samples]
     granted = Granted(planned=placed, results={})
     if children or askers:
         granted = _grant_children(known, planned=placed, children=[*children, *askers], askers=frozenset(askers))
@@ -136,14 +139,6 @@ def grant(known: Known, *, placed: tuple[PlannedCall, ...], beyond: tuple[Planne
     results = results | {plan.call.id: error_result(plan.call, text=NO_MORE_CALLS) for plan in rest}
     changes = (CallsCounted(-freed),) if freed and counts_tool_calls(known.config.limits) else ()
     return Granted(planned=planned, results=results, changes=changes)
-
-
-def _sharing(known: Known, *, placed: Sequence[PlannedCall]) -> tuple[list[str], list[str]]:
-    """The calls that are sub-agents, and those of tools that may ask the model."""
-    if not known.kinds.children:
-        return [], []
-    children = [plan.call.id for plan in placed if known.offers[plan.call.name].child]
-    return children, [plan.call.id for plan in placed if known.offers[plan.call.name].samples]
 
 
 def _grant_children(
@@ -287,12 +282,14 @@ def _of_response(source: FromResponse, *, known: Known) -> AtHand:
     if had:
         planned = tuple([plan for plan in planned if plan.call.id not in had])
         results = results | had
+    words = known.words.called(text_of(response.message))
+    told = () if words is known.words else (Told(words),)
     return AtHand(
         calls=calls_of(adopted.message),
         planned=planned,
         results=results,
         pending=sorted_.pending,
-        changes=(Guarded(guarding), *_begun(known), *_told(known, text=text_of(response.message))),
+        changes=(Guarded(guarding), *_begun(known), *told),
     )
 
 
@@ -348,8 +345,3 @@ def _begun(known: Known) -> tuple[Change, ...]:
     pacing, tally = begin_calls(known), known.tally.after("called")
     paced = () if pacing is known.spending.pacing else (Paced(pacing),)
     return paced if tally is known.tally else (*paced, Tallied(tally))
-
-
-def _told(known: Known, *, text: str) -> tuple[Change, ...]:
-    words = known.words.called(text)
-    return () if words is known.words else (Told(words),)

@@ -15,7 +15,7 @@ from turnwise.turn.approvals import OneAsk
 from turnwise.turn.attempt import Attempt
 from turnwise.turn.call_sorting import CallSource, TakenUp
 from turnwise.turn.calls_phase import Calls
-from turnwise.turn.changes import Change, ChildrenLeft, InboxRead, Learned, PauseSettled, PutBack, WordsPutBy, mended
+from turnwise.turn.changes import ChildrenLeft, InboxRead, Learned, PauseSettled, PutBack, WordsPutBy, mended
 from turnwise.turn.commands import Command, FinishTurn
 from turnwise.turn.compose_phase import Composing
 from turnwise.turn.config import TurnConfig, TurnResult
@@ -56,11 +56,6 @@ from turnwise.vocab import Message, NamedTool, StopReason, Text
 AnyPhase = Step | Opening | Composing | Attempt | Recovery | Calls | Program | Answer
 
 
-def check_number(number: int, *, requests: int) -> None:
-    if number != requests:
-        raise TurnwiseBug(f"a response to request {number} came while request {requests} is at hand")
-
-
 class Turn(msgspec.Struct, kw_only=True):
     """One turn: `start` gives the first command, `receive` the next, until it is FinishTurn.
 
@@ -87,9 +82,12 @@ class Turn(msgspec.Struct, kw_only=True):
         started = carried.with_words(started)
         resumed = taken_up(started, earlier=carried.messages)
         healed, history = carried.begin(resumed.new, config=config)
-        given = (*carried.messages, *resumed.new) if resumed.calls else ()
-        resumed = under_healed_ids(resumed, healed=healed.messages, given=given)
-        messages = reopened(healed.messages, calls=resumed.calls)
+        messages, repairs = list(healed.messages), list(healed.repairs)
+        if resumed.calls:
+            given = (*carried.messages, *resumed.new)
+            resumed = under_healed_ids(resumed, healed=healed.messages, given=given)
+            messages = reopened(messages, calls=resumed.calls)
+            repairs = repairs_but_reopened(repairs, calls=resumed.calls)
         if is_empty := all(message.role == "system" for message in messages):
             messages.append(Message("user", (Text(GO_ON),)))
         history.open(
@@ -105,9 +103,7 @@ class Turn(msgspec.Struct, kw_only=True):
             kinds=ToolKinds.of(config.tools),
             history=history,
             spending=Spending.behind(carried.sent, changed=carried.changed),
-            record=Record(
-                repairs=repairs_but_reopened(healed.repairs, calls=resumed.calls), adapted_before=carried.adapted
-            ),
+            record=Record(repairs=repairs, adapted_before=carried.adapted),
             keeps_waiting=started.keeps_waiting,
         )
         calls = TakenUp(calls=resumed.calls, approvals=resumed.approvals) if resumed.calls else None
@@ -115,15 +111,17 @@ class Turn(msgspec.Struct, kw_only=True):
         if resumed.calls:
             turn._put_by(resumed.words)
         if is_empty:
-            turn._apply(mended("nothing_to_send", "input", "put a user message in the place of none"))
+            known.apply(mended("nothing_to_send", "input", "put a user message in the place of none"))
         return turn, turn.receive(started)
 
     def receive(self, event: Event) -> Command:
         """The command that `event` leads to. Raises TurnwiseBug for an illegal event, and then nothing has changed."""
         check_legal(self.state, event=event)
-        if type(event) is ResponseReceived or type(event) is RequestFailed:
-            check_number(event.number, requests=self.known.spending.requests)
-        self.known.see(event)
+        known = self.known
+        spending = known.spending
+        if (type(event) is ResponseReceived or type(event) is RequestFailed) and event.number != spending.requests:
+            raise TurnwiseBug(f"a response to request {event.number} came while request {spending.requests} is at hand")
+        spending.see(event, config=known.config, messages=len(known.history.messages))
         if type(event) is MessageArrived:  # the command at hand goes on as it is
             self._put_by((event.message,))
             return self._at_hand
@@ -132,9 +130,9 @@ class Turn(msgspec.Struct, kw_only=True):
         elif type(event) is Interrupted:
             command = self._interrupt(event)
         elif type(event) is TurnStarted:
-            command = self._run(self.phases[-1].go(self.known))
+            command = self._run(self.phases[-1].go(known))
         else:
-            command = self._run(self.phases[-1].receive(event, self.known))
+            command = self._run(self.phases[-1].receive(event, known))
         self.state = state_after(self.state, event=event, command=command)
         self.at_hand = command
         return command
@@ -187,10 +185,10 @@ class Turn(msgspec.Struct, kw_only=True):
             is_running = self.state is State.RUNNING
             started = None if begun is None else tuple(begun)
             self._leave(Leaving(kind="lost", command=self.at_hand, started=started, is_running=is_running))
-            self._apply(PauseSettled())
+            self.known.apply(PauseSettled())
             if not self.known.pending:
-                self._apply(InboxRead())  # nobody was told of words that were not taken up
-            self._apply(PutBack())
+                self.known.apply(InboxRead())  # nobody was told of words that were not taken up
+            self.known.apply(PutBack())
             self.state = State.FINISHED
         return tuple(self.known.history.added)
 
@@ -200,7 +198,7 @@ class Turn(msgspec.Struct, kw_only=True):
         arrived = "" if is_continuing else arrived_of(event.partial, known=self.known)
         arrived = last.text if isinstance(last, Answer) else arrived
         if event.children:
-            self._apply(ChildrenLeft(event.children))
+            self.known.apply(ChildrenLeft(event.children))
         self._leave(
             Leaving(
                 kind="lost" if event.kind == "cancel" and event.why else event.kind,  # no person has cancelled it
@@ -213,7 +211,7 @@ class Turn(msgspec.Struct, kw_only=True):
             )
         )
         if event.kind == "journal":
-            self._apply(mended(NOT_RECORDED, "journal", event.why))
+            self.known.apply(mended(NOT_RECORDED, "journal", event.why))
         reason, why = why_interrupted(event)
         stopped = Stopped(reason=reason, why=why, arrived=arrived, keeps_unfit=event.kind == "deadline")
         return self._finish(stopped)
@@ -222,7 +220,7 @@ class Turn(msgspec.Struct, kw_only=True):
         config = self.known.config
         if config.policy is not None:
             rules = (*config.policy.rules, *event.rules)
-            self._apply(Learned(config.under(msgspec.structs.replace(config.policy, rules=rules))))
+            self.known.apply(Learned(config.under(msgspec.structs.replace(config.policy, rules=rules))))
         return self._run(self.phases[-1].receive(event, self.known)) if self.state is State.ASKING else self._at_hand
 
     def _leave(self, leaving: Leaving) -> None:
@@ -231,13 +229,13 @@ class Turn(msgspec.Struct, kw_only=True):
         while self.phases:
             left = self.phases.pop().leave(leaving, self.known, told)
             for change in left.changes:
-                self._apply(change)
+                self.known.apply(change)
             told = left.told
 
     def _finish(self, end: Ends | Fails | Stopped | Ended) -> FinishTurn:
         said = ended(end, known=self.known)
-        self._apply(PauseSettled())
-        self._apply(PutBack())
+        self.known.apply(PauseSettled())
+        self.known.apply(PutBack())
         self.result = result_of(said, known=self.known)
         return FinishTurn(result=self.result)
 
@@ -245,7 +243,7 @@ class Turn(msgspec.Struct, kw_only=True):
         """Keep words for the next request, made fit for it: what stands in history is not healed again."""
         known = self.known
         healed = heal(messages, family=known.config.family, taken_ids=known.history.call_ids)
-        self._apply(WordsPutBy(healed))
+        self.known.apply(WordsPutBy(healed))
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -256,9 +254,6 @@ class Turn(msgspec.Struct, kw_only=True):
     def added(self) -> Sequence[Message]:
         """What it has added to the session by now."""
         return self.known.history.added
-
-    def _apply(self, change: Change) -> None:
-        self.known.apply(change)
 
     @property
     def _at_hand(self) -> Command:

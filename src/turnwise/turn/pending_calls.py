@@ -106,8 +106,6 @@ def asked_ids(messages: Sequence[Message], *, asks: Sequence[OneAsk]) -> frozens
 def under_healed_ids(resumed: Resumed, *, healed: Sequence[Message], given: Sequence[Message]) -> Resumed:
     """The calls and their approvals under the names and ids that healing gave them. The calls are otherwise as they came
     (`given`): in history the arguments of a cut one are emptied."""
-    if not resumed.calls:
-        return resumed
     # From the end: healing may have joined the message with the one before it.
     before, after = reversed(_last_calls(given)), reversed(_last_calls(healed))
     wanted = {call.id for call in resumed.calls}

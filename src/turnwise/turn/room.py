@@ -22,7 +22,6 @@ from turnwise.rules.budget import (
     prompt_capacity,
     tokens_in,
     window_of,
-    witnessed,
 )
 from turnwise.rules.compaction import (
     LEFT_OUT,
@@ -46,7 +45,7 @@ from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.history import History
 from turnwise.turn.request_plan import build_request
-from turnwise.vocab import Fault, Message, Request, Response, Text, ToolResult, ToolSpec, Usage, text_of
+from turnwise.vocab import Fault, Message, Request, Response, Text, ToolResult, ToolSpec, text_of
 
 # Results of bounded size: what history takes of a long one, and the tool that reads the rest (promise cut:budget).
 READ_OFFER = ToolOffer(spec=READ_RESULT, effect="none")
@@ -317,11 +316,6 @@ def fitting(
         if fitted is not None:
             return fitted.messages
     return None
-
-
-def proven(config: TurnConfig, *, usage: Usage) -> TurnConfig:
-    """The configuration with the limits that a request which went through has shown to be wider than was thought."""
-    return config.with_limits(witnessed(config.model_limits, usage=usage))
 
 
 def knows_window(limits: ModelLimits) -> bool:

@@ -79,14 +79,6 @@ from turnwise.vocab import Fault, Message, Request, Response, StopReason, Text
 # How a step begins: the limits' word, then the user's `prepare_step`.
 
 
-def opens_at_once(known: Known) -> tuple[Change, ...] | None:
-    """What a step changes that begins with its request; None where the limits, a pause or `prepare_step` have a word in it."""
-    if known.config.prepares_steps:
-        return None
-    pacing = paced(known, step=known.step + 1)
-    return tuple(_begun(known, pacing=pacing)) if pacing.pace == "go" else None
-
-
 def _begun(known: Known, *, pacing: Pacing) -> list[Change]:
     room = known.room.begin_step()
     return [StepBegun(pacing)] if room is known.room else [StepBegun(pacing), Roomed(room)]
@@ -226,8 +218,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def _begin(self, known: Known) -> Move:
         if self.taken_up is not None:
             return Move(self, (), BeginCalls(self.taken_up))
-        if (changes := opens_at_once(known)) is not None:
-            return self._compose(NOTHING_PREPARED, changes=changes)
+        # A step begins with its request, unless the limits, a pause or `prepare_step` have a word in it.
+        if not known.config.prepares_steps:
+            pacing = paced(known, step=known.step + 1)
+            if pacing.pace == "go":
+                return self._compose(NOTHING_PREPARED, changes=_begun(known, pacing=pacing))
         return Move(self, (), Begin(Opening(wish=self.wish)))
 
     def receive(self, event: Event, known: Known) -> Move:
@@ -236,7 +231,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def hear(self, outcome: object, known: Known) -> Move:
         # what most steps hear comes first, by its type: `match` asks one class after the other
         if type(outcome) is Composed:
-            return self._send(outcome)
+            sent = replace(self, request=outcome.request, noted=outcome.wish.note, wish=PLAIN_WISH)
+            return Move(sent, (), Begin(Attempt.of(outcome, plain=self.stands is None)))
         if type(outcome) is Accepted:
             return self._with_words(outcome.gave_up)._take(known, outcome.response)
         if type(outcome) is CallsOver:
@@ -302,11 +298,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def _with_words(self, gave_up: str) -> "Step":
         return self if gave_up == self.gave_up else replace(self, gave_up=gave_up)
-
-    def _send(self, composed: Composed) -> Move:
-        wish, attempt = composed.wish, Attempt.of(composed, plain=self.stands is None)
-        sent = replace(self, request=composed.request, noted=wish.note, wish=PLAIN_WISH)
-        return Move(sent, (), Begin(attempt))
 
     # built anew
 

@@ -6,17 +6,17 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
+from turnwise.rules.budget import witnessed
 from turnwise.rules.history import Healed
 from turnwise.turn import changes as c
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.changes import Change
 from turnwise.turn.config import ToolOffer, TurnConfig
-from turnwise.turn.events import Event
 from turnwise.turn.fault_counts import Guarding, Record, Tally, Words
 from turnwise.turn.history import History
 from turnwise.turn.limit_pace import NextRequest, Pacing
 from turnwise.turn.request_plan import RequestTerms
-from turnwise.turn.room import GiveWay, Room, fitting, may_fit, proven
+from turnwise.turn.room import GiveWay, Room, fitting, may_fit
 from turnwise.turn.turn_spending import Spending
 from turnwise.vocab import ToolCall, ToolSpec, Usage
 
@@ -102,10 +102,6 @@ class Known(msgspec.Struct, kw_only=True):
         """Those that were left for later."""
         return tuple([replace(ask, call=self.known_call(ask.call)) for ask in self.asks])
 
-    def see(self, event: Event) -> None:
-        """What any event tells of time and cost."""
-        self.spending.see(event, config=self.config, messages=len(self.history.messages))
-
     def apply(self, change: Change) -> None:
         """Carry a change out."""
         self._CARRIED_OUT[type(change)](self, change)
@@ -157,7 +153,8 @@ class Known(msgspec.Struct, kw_only=True):
         if asking.purpose in COUNTS_HISTORY:
             self.room = self.room.went_through(self.history.prompt.bytes)
             self.history.count(usage)
-        self.config = proven(self.config, usage=usage)
+        # a request that went through may show that the limits are wider than was thought
+        self.config = self.config.with_limits(witnessed(self.config.model_limits, usage=usage))
 
     def _fit_room(self, own: tuple[str, ...], *, most_tokens: int | None = None) -> bool:
         self.history.settle_pause()

@@ -8,7 +8,7 @@ import msgspec
 
 from turnwise.assembly.text_calls import tags
 from turnwise.assembly.text_calls.block_cursor import ReadCall, Unmade
-from turnwise.assembly.text_calls.code import CodeTracker, is_indented
+from turnwise.assembly.text_calls.code import CodeTracker
 from turnwise.assembly.text_calls.following_text import BEHIND_A_BACKTICK, BEHIND_A_TAG, BEHIND_REASONING
 from turnwise.assembly.text_calls.harmony import ENDS, Header
 from turnwise.assembly.text_calls.tags import OpenTag
@@ -79,11 +79,6 @@ class BlockSurroundings:
         """Whether words that come next are code or shown."""
         return self.code.is_in_code() or _showing(self.code.open_tags) is not None
 
-    @staticmethod
-    def may_begin_code(blanks: str) -> bool:
-        """Whether what follows these blanks at the beginning of a text has to be looked at as words, because it may be code."""
-        return is_indented(blanks)
-
     @property
     def is_mention(self) -> bool:
         """Whether a mark of harmony there seems to be what the words are about."""
@@ -141,6 +136,8 @@ class BlockSurroundings:
 
     def unclosed(self) -> list[Unmade]:
         """The calls behind a tag that only shows something, if the response ends and the tag is still open."""
+        if not self._shown:
+            return []
         self.code.is_in_code()
         return [
             Unmade(name=one.call.name, arguments=one.call.arguments, syntax=one.syntax, why=why)

@@ -300,14 +300,15 @@ class CallFinder:
                 self._end_final(block, final, reader.finish(by_itself=by_itself, is_alone=is_alone), given)
         if by_itself:
             self._give(readers[-1].unclosed(), self._last, given)
-        doubts = doubts_of([reader.aftermath for reader in readers], is_cut=not by_itself)
-        is_mixed = False
-        for at, block in enumerate(self._texts):
-            is_mixed = is_mixed or (at > 0 and readers[at].began_in != readers[at - 1].ends_in)
-            if is_mixed:
-                self._mark_given(f"{WRITTEN_WRONGLY}: {TEXTS_MIXED}", given, block=block)
-            for doubt in doubts[at]:
-                self._mark_given(f"{WRITTEN_WRONGLY}: {doubt.why}", given, block=block, first=doubt.calls)
+        if self._given:
+            doubts = doubts_of([reader.aftermath for reader in readers], is_cut=not by_itself)
+            is_mixed = False
+            for at, block in enumerate(self._texts):
+                is_mixed = is_mixed or (at > 0 and readers[at].began_in != readers[at - 1].ends_in)
+                if is_mixed:
+                    self._mark_given(f"{WRITTEN_WRONGLY}: {TEXTS_MIXED}", given, block=block)
+                for doubt in doubts[at]:
+                    self._mark_given(f"{WRITTEN_WRONGLY}: {doubt.why}", given, block=block, first=doubt.calls)
         self._texts, self._finals = {}, {}
 
     # frames

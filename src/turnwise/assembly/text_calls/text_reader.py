@@ -38,6 +38,7 @@ from turnwise.assembly.text_calls.blocks import (
     read_whole,
     told_of,
 )
+from turnwise.assembly.text_calls.code import is_indented
 from turnwise.assembly.text_calls.following_text import Aftermath
 from turnwise.assembly.text_calls.quotations import Quotations
 from turnwise.assembly.text_calls.syntaxes import (
@@ -297,7 +298,7 @@ class TextReader:
         if mark:
             self._begin_to_think(Closing(ends=(thinking.MARKS[mark],)))
             return bare[len(mark) :]
-        if bare and self._surroundings.may_begin_code(text[: len(text) - len(bare)]):
+        if bare and is_indented(text[: len(text) - len(bare)]):  # it may be code
             self._at = _At.OVER if self._leading else _At.WORDS
             return text
         if self._may_be_whole(bare):
