@@ -48,7 +48,7 @@ NODES = {
     "terminal": 41_300,
     "testing": 5_000,
     "tools": 49_900,
-    "turn": 28_700,
+    "turn": 28_600,
     "vocab": 5_700,
     "wire": 74_700,
     "workers": 6_200,

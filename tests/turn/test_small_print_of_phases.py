@@ -19,7 +19,7 @@ from turnwise.rules.subagents import Place, Used
 from turnwise.turn.attempt import Allowed, Attempt
 from turnwise.turn.call_sorting import TakenUp
 from turnwise.turn.calls_phase import Calls
-from turnwise.turn.changes import ChildrenPaid, Fit, Learned, Paced, WordsPutBy
+from turnwise.turn.changes import ChildrenPaid, Fit, Paced, Replaced, WordsPutBy
 from turnwise.turn.commands import PlannedCall, SendRequest
 from turnwise.turn.config import ChildReport, TurnConfig
 from turnwise.turn.events import MessageArrived, OutputChecked, RequestFailed, ResponseReceived, TurnStarted, WaitOver
@@ -93,7 +93,7 @@ def test_a_prompt_that_was_made_to_fit_the_limits_sets_the_pace() -> None:
     """Proves: what had stopped the step allows the answer now."""
     long = tuple([Message("user" if n % 2 == 0 else "assistant", (Text("word " * 400),)) for n in range(20)])
     known = begun(history=long)
-    known.apply(Learned(replace(CONFIG, room="compact", limits=MaxTokens(8_000))))
+    known.apply(Replaced(config=replace(CONFIG, room="compact", limits=MaxTokens(8_000))))
     known.apply(Paced(known.judged()))
     assert known.spending.pacing.pace == "stop"
     known.apply(Fit(own=(), limits=True))

@@ -13,7 +13,7 @@ from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import NOTHING_STALE, fitted
 from turnwise.rules.retries import GiveUp, TryFallback, WaitThenRetry, judge_retry
 from turnwise.rules.truncation import find_cut, has_end_mark
-from turnwise.turn.changes import Change, Counted, Fit, Paced, Sending, TakenBack, Tallied
+from turnwise.turn.changes import Change, Counted, Fit, Paced, Replaced, Sending, TakenBack
 from turnwise.turn.commands import Purpose, RunHooks, SendRequest, SoughtCalls, Wait
 from turnwise.turn.endings import REFUSED
 from turnwise.turn.events import Event, HooksRan, RequestFailed, ResponseReceived, WaitOver
@@ -250,9 +250,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             return self._accept(response)  # a body that is whole did not break off
         tally = known.tally.after("ended silently")
         if tally.silent_ends >= SILENT_ENDS:
-            return Move(self, (Tallied(tally),), Over(Accepted(response=response)))
+            return Move(self, (Replaced(tally=tally),), Over(Accepted(response=response)))
         again = self._try_again(DROPPED, known)
-        return replace(again, changes=(Tallied(tally), *again.changes))
+        return replace(again, changes=(Replaced(tally=tally), *again.changes))
 
     def _ask_for_lost(self, response: Response, known: Known) -> Move:
         """Another attempt at a response of which a piece was lost on the way (promise assembly:lost-piece), or it stands.
@@ -310,7 +310,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def _wait(self, known: Known) -> Move:
         assert self.wait is not None and self.trying is not None
-        changes = (Tallied(known.tally.lost_in(known.step)),) if self.trying.fault is LOST_PIECE else ()
+        changes = (Replaced(tally=known.tally.lost_in(known.step)),) if self.trying.fault is LOST_PIECE else ()
         return Move(self, changes, self.wait)
 
     def _affords_again(self, known: Known, *, wait_s: float) -> bool:

@@ -14,7 +14,7 @@ from turnwise.rules.pricing import ZERO
 from turnwise.rules.reservations import NOTHING_LEFT, Share, least_of, shares_of
 from turnwise.rules.subagents import Place, SubagentBounds, no_place, places_of
 from turnwise.turn.approvals import Approval, OneAsk, settled
-from turnwise.turn.changes import CallsCounted, Change, Guarded, Paced, Tallied, Told
+from turnwise.turn.changes import CallsCounted, Change, Paced, Replaced
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD
 from turnwise.turn.limit_pace import Pacing
@@ -282,14 +282,13 @@ def _of_response(source: FromResponse, *, known: Known) -> AtHand:
     if had:
         planned = tuple([plan for plan in planned if plan.call.id not in had])
         results = results | had
-    words = known.words.called(text_of(response.message))
-    told = () if words is known.words else (Told(words),)
+    judged = Replaced(guarding=guarding, words=known.words.called(text_of(response.message)))
     return AtHand(
         calls=calls_of(adopted.message),
         planned=planned,
         results=results,
         pending=sorted_.pending,
-        changes=(Guarded(guarding), *_begun(known), *told),
+        changes=(judged, *_begun(known)),
     )
 
 
@@ -344,4 +343,4 @@ def _begun(known: Known) -> tuple[Change, ...]:
     """What it changes that calls begin."""
     pacing, tally = begin_calls(known), known.tally.after("called")
     paced = () if pacing is known.spending.pacing else (Paced(pacing),)
-    return paced if tally is known.tally else (*paced, Tallied(tally))
+    return paced if tally is known.tally else (*paced, Replaced(tally=tally))

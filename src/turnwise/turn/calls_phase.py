@@ -15,16 +15,7 @@ from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.turn.approvals import Approval, OneAsk, settled
 from turnwise.turn.call_sorting import CallSource, FromProgram, before_answer, beyond_places, grant, place, sort_source
-from turnwise.turn.changes import (
-    Change,
-    ChildrenPaid,
-    Guarded,
-    KeptWhole,
-    Learned,
-    LeftWaiting,
-    Repaired,
-    ResultsAppended,
-)
+from turnwise.turn.changes import Change, ChildrenPaid, KeptWhole, LeftWaiting, Repaired, Replaced, ResultsAppended
 from turnwise.turn.commands import Ask, InspectCalls, PlannedCall, RunHooks, RunTools
 from turnwise.turn.config import ChildReport
 from turnwise.turn.endings import INTERRUPTED, LOST, NOT_REPORTED, NOT_STARTED, in_call_order, stray_result
@@ -104,7 +95,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
         results, repairs = in_call_order(calls, own=self.results, reported=reported, missing=missing)
         guarding, told = known.guarding.close(results, offers=known.offers)
         changes: list[Change] = [Repaired(repairs)] if repairs else []
-        changes.append(Guarded(guarding))
+        changes.append(Replaced(guarding=guarding))
         if told:
             taken = entered(results, told=told, config=known.config, prompt=known.history.prompt)
             changes += [KeptWhole(taken.originals)] if taken.originals else []
@@ -308,7 +299,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 facts=self.facts,
                 offers=known.offers,
             )
-            changes += [] if now is policy else [Learned(known.config.under(now))]
+            changes += [] if now is policy else [Replaced(config=known.config.under(now))]
         found = answered(self.planned, asks=self.asks, answers=answers)
         asked_s = self.asked_s
         if self.asking_since_s is not None:

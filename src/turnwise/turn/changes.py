@@ -79,20 +79,21 @@ class Fit(msgspec.Struct, frozen=True):
     limits: bool = False
 
 
-class Roomed(msgspec.Struct, frozen=True):
-    room: Room
-
-
 class Recounted(msgspec.Struct, frozen=True):
     """The provider told the size of the prompt that it refused."""
 
     prompt: PromptSize
 
 
-class Learned(msgspec.Struct, frozen=True):
-    """The configuration as it is known by now."""
+class Replaced(msgspec.Struct, frozen=True, kw_only=True):
+    """Values that stand in the place of those before; None: that one stays. `words` are what the model has said beside the
+    history, `config` is the configuration as it is known by now."""
 
-    config: TurnConfig
+    config: TurnConfig | None = None
+    room: Room | None = None
+    guarding: Guarding | None = None
+    tally: Tally | None = None
+    words: Words | None = None
 
 
 class StepBegun(msgspec.Struct, frozen=True):
@@ -159,20 +160,6 @@ class ChildrenPaid(msgspec.Struct, frozen=True):
     plans: Mapping[str, PlannedCall]
 
 
-class Guarded(msgspec.Struct, frozen=True):
-    guarding: Guarding
-
-
-class Tallied(msgspec.Struct, frozen=True):
-    tally: Tally
-
-
-class Told(msgspec.Struct, frozen=True):
-    """What the model has said beside the history."""
-
-    words: Words
-
-
 class Reasoned(msgspec.Struct, frozen=True):
     text: str
 
@@ -193,9 +180,8 @@ Change = (
     | LeftWaiting
     | GaveWay
     | Fit
-    | Roomed
     | Recounted
-    | Learned
+    | Replaced
     | StepBegun
     | StepTakenBack
     | Paced
@@ -208,9 +194,6 @@ Change = (
     | CallsCounted
     | ChildrenLeft
     | ChildrenPaid
-    | Guarded
-    | Tallied
-    | Told
     | Reasoned
     | Repaired
 )

@@ -8,19 +8,7 @@ from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
 from turnwise.turn.attempt import Allowed, Attempt
-from turnwise.turn.changes import (
-    Change,
-    Fit,
-    GaveWay,
-    Guarded,
-    InboxRead,
-    Learned,
-    Paced,
-    Posed,
-    Prepared,
-    Roomed,
-    StepTakenBack,
-)
+from turnwise.turn.changes import Change, Fit, GaveWay, InboxRead, Paced, Posed, Prepared, Replaced, StepTakenBack
 from turnwise.turn.endings import FATAL, Ends, arrived_of
 from turnwise.turn.events import Event, StepPrepared
 from turnwise.turn.limit_pace import Pacing
@@ -123,7 +111,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         """Go on with the request that there was no room for."""
         assert known.room.planned is not None
         made = summarised(known.room, planned=known.room.planned, response=response)
-        changes = (*changes, *changes_of(made, known=known), Guarded(known.guarding.forgetting()))
+        changes = (*changes, *changes_of(made, known=known), Replaced(guarding=known.guarding.forgetting()))
         if known.config.limits is None:
             return Move(replace(self, stage="words", disobeyed=False), changes)
         return Move(replace(self, stage="judge"), changes)
@@ -152,7 +140,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         if known.room.unsaid is not None:  # it was not about room: nothing is to be lost for it
             failed = SummaryFailed(fault=known.room.unsaid, arrived=arrived, gave_up=gave_up)
             return Move(self, (), Over(failed))
-        return self._summarised(known, None, Learned(known.room.without_refusals(known.config)))
+        return self._summarised(known, None, Replaced(config=known.room.without_refusals(known.config)))
 
     # the request
 
@@ -179,7 +167,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 def changes_of(made: RoomMade, *, known: Known) -> tuple[Change, ...]:
     changes: list[Change] = []
     if made.room is not known.room:
-        changes.append(Roomed(made.room))
+        changes.append(Replaced(room=made.room))
     if made.gives_way is not None:
         changes.append(GaveWay(made.gives_way))
     elif made.asks is not None:

@@ -15,7 +15,7 @@ from turnwise.turn.approvals import OneAsk
 from turnwise.turn.attempt import Attempt
 from turnwise.turn.call_sorting import CallSource, TakenUp
 from turnwise.turn.calls_phase import Calls
-from turnwise.turn.changes import ChildrenLeft, InboxRead, Learned, PauseSettled, PutBack, WordsPutBy, mended
+from turnwise.turn.changes import ChildrenLeft, InboxRead, PauseSettled, PutBack, Replaced, WordsPutBy, mended
 from turnwise.turn.commands import Command, FinishTurn
 from turnwise.turn.compose_phase import Composing
 from turnwise.turn.config import TurnConfig, TurnResult
@@ -220,7 +220,7 @@ class Turn(msgspec.Struct, kw_only=True):
         config = self.known.config
         if config.policy is not None:
             rules = (*config.policy.rules, *event.rules)
-            self.known.apply(Learned(config.under(msgspec.structs.replace(config.policy, rules=rules))))
+            self.known.apply(Replaced(config=config.under(msgspec.structs.replace(config.policy, rules=rules))))
         return self._run(self.phases[-1].receive(event, self.known)) if self.state is State.ASKING else self._at_hand
 
     def _leave(self, leaving: Leaving) -> None:

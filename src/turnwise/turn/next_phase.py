@@ -9,7 +9,7 @@ from turnwise.errors import TurnwiseBug
 from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
 from turnwise.rules.schema import OutputFits, judge_output, refused_output
 from turnwise.turn.call_sorting import FromResponse
-from turnwise.turn.changes import Appended, Change, PauseSettled, Repaired, Tallied, Told, mended
+from turnwise.turn.changes import Appended, Change, PauseSettled, Repaired, Replaced, mended
 from turnwise.turn.commands import CheckOutput
 from turnwise.turn.endings import (
     LOST_A_PIECE,
@@ -99,7 +99,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def _accept(self, known: Known, *, output: str | None, lacks: str, changes: tuple[Change, ...] = ()) -> Move:
         """Take the text as the answer; `lacks` says what it is short of, if anything."""
         if known.history.inbox and not self.partial and not known.is_forced and affords_step(known):
-            return Move(self, (*changes, Told(known.words.answered())), Over(GoesOn()))
+            return Move(self, (*changes, Replaced(words=known.words.answered())), Over(GoesOn()))
         lacks = lacks or (MADE_TO_ANSWER if self.partial else "")
         reason = reason_of(known, partial=self.partial)
         end = Ended(reason=reason, text=self.text, complete=not lacks, output=output, lacks=lacks)
@@ -168,7 +168,7 @@ def _paused(found: Reading, *, known: Known) -> Follows:
     may not be followed by an instruction."""
     goes_last = known.config.family in PAUSE_GOES_BACK_LAST
     message = as_last(found.adopted.message) if goes_last else found.adopted.message
-    told = Told(known.words.paused(found.text, lost=found.lost))
+    told = Replaced(words=known.words.paused(found.text, lost=found.lost))
     needs_word = not goes_last and not known.config.accepts_prefill
     wish = Wish(note=GO_ON) if needs_word else PLAIN_WISH
     return Follows(Over(GoOn(wish)), (told, Appended(message, paused=True)))
@@ -184,7 +184,7 @@ def _lost_all(found: Reading, *, known: Known) -> Follows:
 def _empty(found: Reading, *, known: Known, tally: Tally, note: str) -> Follows:
     """Ask once more, as a step or as the one extra request; then answer ourselves (promise end:never-empty)."""
     tally = tally.after("empty")
-    changes: tuple[Change, ...] = (PauseSettled(), Tallied(tally))
+    changes: tuple[Change, ...] = (PauseSettled(), Replaced(tally=tally))
     parts = found.adopted.message.parts
     if any(isinstance(part, ProviderItem) or (isinstance(part, Text) and says_something(part.text)) for part in parts):
         # a server-side tool's work without a word about it, or words beside a call that could not be read

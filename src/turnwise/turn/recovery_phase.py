@@ -29,7 +29,7 @@ from turnwise.rules.recovery import (
 )
 from turnwise.rules.truncation import Cut, find_cut, hands_out_objects, limit_hit
 from turnwise.turn.attempt import Allowed, Attempt
-from turnwise.turn.changes import Change, Guarded, Posed, Reasoned, Repaired, Roomed, Tallied
+from turnwise.turn.changes import Change, Posed, Reasoned, Repaired, Replaced
 from turnwise.turn.commands import InspectCalls
 from turnwise.turn.endings import FATAL
 from turnwise.turn.events import CallsInspected, Event
@@ -109,9 +109,9 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             more = room_for_answer(settings, response=self.response, means=self._means(known))
             if more is not None and affords(known, answers=known.is_forced):
                 anew = AskAnew(settings=more, stands=Settled(response=self.response), note=ATE_ALL)
-                return Move(self, (Tallied(tally),), Over(anew))
+                return Move(self, (Replaced(tally=tally),), Over(anew))
             tally = tally.after("eaten")
-        return Move(self, (Tallied(tally),), Over(Eaten(settings=least_reasoning(settings))))
+        return Move(self, (Replaced(tally=tally),), Over(Eaten(settings=least_reasoning(settings))))
 
     # what the rules say
 
@@ -198,9 +198,9 @@ def cut_of(
         return None
     posed, changes = known.asking or asking, tuple[Change, ...]()
     if cut.limited:
-        room = next((one.room for one in before if isinstance(one, Roomed)), known.room)
+        room = next((one.room for one in before if isinstance(one, Replaced) and one.room is not None), known.room)
         asking, room = met_limit(room, response, asking=asking)
-        posed, changes = asking, (Roomed(room), Posed(asking))
+        posed, changes = asking, (Replaced(room=room), Posed(asking))
     recovery = Recovery(response=response, request=request, asking=asking, posed=posed, cut=cut, retried=retried)
     return FoundCut(recovery=recovery, changes=changes)
 
@@ -208,7 +208,7 @@ def cut_of(
 def settling(known: Known, found: Settled, *, asking: RequestTerms) -> tuple[Change, ...]:
     """What a response that was recovered changes, whatever it holds."""
     guarding = known.guarding.recovered(calls_of(found.response.message), repairs=found.repairs)
-    return Posed(asking), Repaired(found.repairs), Guarded(guarding)
+    return Posed(asking), Repaired(found.repairs), Replaced(guarding=guarding)
 
 
 def taken_in(response: Response, *, known: Known, asking: RequestTerms) -> tuple[tuple[Change, ...], RequestTerms]:
@@ -216,7 +216,7 @@ def taken_in(response: Response, *, known: Known, asking: RequestTerms) -> tuple
     asking, room = under_cap(
         known.room, response, asking=asking, window=known.config.model_limits.context_window_tokens
     )
-    changes: list[Change] = [] if room is known.room else [Roomed(room)]
+    changes: list[Change] = [] if room is known.room else [Replaced(room=room)]
     if response.repairs:
         changes.append(Repaired(response.repairs))
     if reasoning := reasoning_of(response.message):

@@ -12,7 +12,7 @@ from turnwise.rules.last_step import CALL_NOT_MADE_AGAIN, CALL_NOT_READ_AGAIN, E
 from turnwise.rules.names import Corrected, judge_name
 from turnwise.rules.permissions import denial
 from turnwise.turn.approvals import Approval
-from turnwise.turn.changes import Appended, Change, IdsTaken, Repaired, Told
+from turnwise.turn.changes import Appended, Change, IdsTaken, Repaired, Replaced
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.endings import NOT_RUN_CONTINUING, REFUSED, answer_text
@@ -272,5 +272,5 @@ def left_in_history(left: Response, *, known: Known) -> Sequence[Change]:
     taken = known.history.call_ids
     adopted = adopt(left, offers=known.offers, on_offer=(), taken=taken, family=known.config.family)
     ids = IdsTaken([call.id for call in adopted.calls])
-    told = Told(known.words.cut(text_of(left.message)))
+    told = Replaced(words=known.words.cut(text_of(left.message)))
     return ids, told, *recorded(adopted, calls_answer=NOT_RUN_CONTINUING)

@@ -22,16 +22,13 @@ from turnwise.turn.changes import (
     Appended,
     Change,
     Fit,
-    Learned,
     Paced,
     PauseSettled,
     Prepared,
     Repaired,
-    Roomed,
+    Replaced,
     StepBegun,
     StepTakenBack,
-    Tallied,
-    Told,
 )
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.compose_phase import Composing
@@ -81,7 +78,7 @@ from turnwise.vocab import Fault, Message, Request, Response, StopReason, Text
 
 def _begun(known: Known, *, pacing: Pacing) -> list[Change]:
     room = known.room.begin_step()
-    return [StepBegun(pacing)] if room is known.room else [StepBegun(pacing), Roomed(room)]
+    return [StepBegun(pacing)] if room is known.room else [StepBegun(pacing), Replaced(room=room)]
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -128,7 +125,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         coming = replace(known.coming(), price=row, is_billed=False)
         pacing = known.spending.pacing.judge(priced, coming=coming)
         # a prompt that is made smaller is weighed at this model's price
-        changes = (*changes, Learned(priced), Prepared(event), Paced(pacing))
+        changes = (*changes, Replaced(config=priced), Prepared(event), Paced(pacing))
         now = replace(self, prepared=event)
         return now._judge(known, pacing, then="fitted prepared", changes=changes) or now._over(event, changes)
 
@@ -349,7 +346,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             return self._end(fails, (*changes, *self._left_standing(known)))
         now = replace(self, stands=None)
         if known.tally.eaten:
-            tallied = Tallied(known.tally.after("eaten"))
+            tallied = Replaced(tally=known.tally.after("eaten"))
             beyond = BeyondCap(why=ATE_ONCE, wish=Wish(purpose="answer"))
             prepared = replace(known.spending.prepared, settings=None)
             return now._wants_beyond_cap(known, beyond, prepared=prepared, changes=(*changes, tallied))
@@ -372,9 +369,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def _correct(self, known: Known, text: str, *, correction: str) -> Move:
         """Ask for the answer once more; `text` stands where none comes."""
-        tallied, told = Tallied(known.tally.after("corrected")), Told(known.words.corrected(text))
+        corrected = Replaced(tally=known.tally.after("corrected"), words=known.words.corrected(text))
         asks = Appended(Message("user", (Text(correction),)))
-        return self._next_step(PLAIN_WISH, (tallied, told, PauseSettled(), asks))
+        return self._next_step(PLAIN_WISH, (corrected, PauseSettled(), asks))
 
     # the one request beyond the cap
 
@@ -396,7 +393,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def _beyond_cap(self, known: Known) -> Move:
         assert self.beyond is not None
-        tallied = Tallied(known.tally.after("asked beyond the cap"))
+        tallied = Replaced(tally=known.tally.after("asked beyond the cap"))
         beyond, now = self.beyond, replace(self, beyond=None)
         return now._compose(self.prepared, wish=beyond.wish, disobeyed=beyond.disobeyed, changes=(tallied,))
 

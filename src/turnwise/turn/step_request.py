@@ -32,7 +32,7 @@ from turnwise.rules.loops import why_it_ends
 from turnwise.rules.retries import CHAT_LESSONS, CLAUDE_LESSONS, LESSONS_SAID, MOST_LESSONS
 from turnwise.rules.retries import lesson_of as dialect_lesson
 from turnwise.rules.truncation import Cut, fills_half, hands_out_objects
-from turnwise.turn.changes import Change, Excused, Learned, Paced, Posed, Prepared, Recounted, Roomed, mended
+from turnwise.turn.changes import Change, Excused, Paced, Posed, Prepared, Recounted, Replaced, mended
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared
@@ -171,7 +171,7 @@ def built(known: Known, *, prepared: StepPrepared, wish: Wish, disobeyed: bool) 
         is_last=is_last(known),
     )
     if found.settings is None:
-        ends = (Roomed(known.room.ended(found.ends)),) if found.ends else ()
+        ends = (Replaced(room=known.room.ended(found.ends)),) if found.ends else ()
         return Built(composed=None, changes=(*changes, *ends))
     if found.settings is not request.settings:
         request = replace(request, settings=found.settings)
@@ -334,7 +334,7 @@ def lesson_of(known: Known, *, fault: Fault, answers: bool) -> tuple[Change, ...
     found = learn(known.room, fault=fault, history=known.history, config=known.config, output_tokens=output_tokens)
     if found is None:
         return ()
-    return Learned(found.config), Roomed(found.room), Recounted(found.prompt), Paced(pacing)
+    return Replaced(config=found.config, room=found.room), Recounted(found.prompt), Paced(pacing)
 
 
 def without_stale(known: Known, order: SendRequest | None, fault: Fault, *, refused: int | None) -> tuple[Change, ...]:
@@ -347,7 +347,7 @@ def without_stale(known: Known, order: SendRequest | None, fault: Fault, *, refu
     if stale is None:
         return ()
     return (
-        Learned(config.without_stale(stale)),
+        Replaced(config=config.without_stale(stale)),
         Excused(),
         mended("stale_thinking", f"request {order.number}", said_of(stale)),
     )
@@ -365,7 +365,11 @@ def as_taught(known: Known, order: SendRequest | None, fault: Fault, *, lessons:
     if lesson is None or (lesson in CLAUDE_LESSONS and not _tells_behind(order.request)):
         return ()
     what = f"`{model}` {LESSONS_SAID[lesson]}; sent again"
-    return Learned(config.taught(model, lesson=lesson)), Excused(), mended("dialect", f"request {order.number}", what)
+    return (
+        Replaced(config=config.taught(model, lesson=lesson)),
+        Excused(),
+        mended("dialect", f"request {order.number}", what),
+    )
 
 
 def _tells_behind(request: Request) -> bool:
@@ -381,7 +385,7 @@ def falling_back(known: Known, *, why: str) -> tuple[Change, ...]:
         return ()
     now = config.fallen_back()
     failed = f"`{prepared.model or config.model}` failed ({why}); asked `{now.model}`"
-    changes = (mended("model_fallback", f"request {known.spending.requests}", failed), Learned(now))
+    changes = (mended("model_fallback", f"request {known.spending.requests}", failed), Replaced(config=now))
     if prepared.model is None:
         return changes
     return (*changes, Prepared(replace(prepared, model=now.model)))

@@ -106,27 +106,15 @@ class Known(msgspec.Struct, kw_only=True):
         """Carry a change out."""
         self._CARRIED_OUT[type(change)](self, change)
 
-    # one value in the place of another
-
-    def _guard(self, guarding: Guarding) -> None:
-        self.guarding = guarding
-
-    def _tell(self, words: Words) -> None:
-        self.words = words
-
-    def _keep_tally(self, tally: Tally) -> None:
-        self.tally = tally
-
-    def _keep_room(self, room: Room) -> None:
-        self.room = room
-
-    def _learn(self, config: TurnConfig) -> None:
-        self.config = config
+    def _replace(self, now: c.Replaced) -> None:
+        self.config = now.config or self.config
+        self.room = now.room or self.room
+        self.guarding = now.guarding or self.guarding
+        self.tally = now.tally or self.tally
+        self.words = now.words or self.words
 
     def _fit(self, change: c.Fit) -> None:
         self.fits = self._fit_limits(change) if change.limits else self._fit_room(change.own)
-
-    # of several values at once
 
     def _give_way(self, to: GiveWay | None, *, changed: bool) -> None:
         if to is not None:
@@ -223,9 +211,5 @@ class Known(msgspec.Struct, kw_only=True):
         c.ChildrenPaid: lambda self, it: self.spending.pay_for(it.children, plans=it.plans),
         c.Repaired: lambda self, it: self.record.repair(it.repairs),
         c.Reasoned: lambda self, it: self.record.reason(it.text),
-        c.Guarded: lambda self, it: self._guard(it.guarding),
-        c.Tallied: lambda self, it: self._keep_tally(it.tally),
-        c.Told: lambda self, it: self._tell(it.words),
-        c.Roomed: lambda self, it: self._keep_room(it.room),
-        c.Learned: lambda self, it: self._learn(it.config),
+        c.Replaced: lambda self, it: self._replace(it),
     }
