@@ -14,7 +14,8 @@ from turnwise.coding_agent.prompts import MAX_INPUT_BYTES
 from turnwise.coding_agent.repository import MAX_AGENTS_BYTES
 from turnwise.endpoints.bounded_connector import MAX_HEADS
 from turnwise.journal.prices import Prices
-from turnwise.rules import budget, loops, recovery, subagents
+from turnwise.rules import budget, loops, recovery
+from turnwise.rules import reservations as subagents
 from turnwise.rules.pricing import Cost
 from turnwise.rules.retries import RetryPolicy
 from turnwise.running.grants import INSPECT_S

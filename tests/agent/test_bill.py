@@ -10,8 +10,8 @@ import matplotlib
 import pytest
 
 from turnwise import Agent
-from turnwise.agent.bill import Bill, BillRow
 from turnwise.agent.bill_drawing import KINDS, drawn, recovery_shares, token_kinds
+from turnwise.agent.results import Bill, BillRow
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.testing import ScriptedModel, call
 from turnwise.vocab import Usage
@@ -202,7 +202,7 @@ def test_without_matplotlib_the_error_says_what_to_install() -> None:
     """In a process that cannot import it; nothing but `plot` asks for it."""
     program = (
         "import sys\nsys.modules['matplotlib'] = None\nsys.modules['matplotlib.figure'] = None\n"
-        "from turnwise import CallerError\nfrom turnwise.agent.bill import Bill\n"
+        "from turnwise import CallerError\nfrom turnwise.agent.results import Bill\n"
         "from turnwise.agent.bill_drawing import drawn\n"
         "try:\n    drawn(Bill())\nexcept CallerError as error:\n    print(error)\n"
     )

@@ -16,8 +16,8 @@ from turnwise.base.clock import SystemClock
 from turnwise.journal.journal import Journal
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
+from turnwise.rules.reservations import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.rules.retries import RetryPolicy
-from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.turn.machine import restore
 from turnwise.turn.settled_response import MAX_CALLS
 from turnwise.vocab import Message, ToolCall, ToolResult, text_of

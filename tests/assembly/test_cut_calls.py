@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each
+from turnwise.assembly.call_states import MAX_RELEASES
 from turnwise.assembly.response import Assembler
-from turnwise.assembly.shown_frames import MAX_RELEASES
 from turnwise.vocab import (
     ArgumentsState,
     BlockEnded,

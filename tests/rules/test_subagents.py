@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.rules.subagents import Place, SubagentBounds, Used, no_place, paid, places_of
+from turnwise.rules.reservations import Place, SubagentBounds, Used, no_place, paid, places_of
 
 amounts = st.none() | st.integers(0, 400)
 used_ones = st.builds(Used, subagents=st.integers(0, 40), requests=st.integers(0, 400))

@@ -15,7 +15,7 @@ from turnwise.rules.budget import ModelLimits, message_bytes
 from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import MaxCost, MaxRequests, MaxTokens, MaxWallTime, Spent
 from turnwise.rules.pricing import PriceRow, TokenPrices
-from turnwise.rules.subagents import Place
+from turnwise.rules.reservations import Place
 from turnwise.turn.commands import Command, RunHooks, RunTools, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer
 from turnwise.turn.events import Asked, HooksRan, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted

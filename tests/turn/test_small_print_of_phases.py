@@ -13,9 +13,9 @@ from turn.test_verdicts import HELD, allow, answers
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import Healed
 from turnwise.rules.limits import MaxRequests, MaxSteps, MaxTokens, Spent
+from turnwise.rules.reservations import Place, Used
 from turnwise.rules.retries import RetryPolicy
 from turnwise.rules.schema import refused_output
-from turnwise.rules.subagents import Place, Used
 from turnwise.turn.attempt import Allowed, Attempt
 from turnwise.turn.call_sorting import TakenUp
 from turnwise.turn.calls_phase import Calls

@@ -46,8 +46,8 @@ from turnwise.journal.prices import NO_PRICES
 from turnwise.rules.compaction import READ_RESULT
 from turnwise.rules.limits import AnyOf, Limit, MaxSteps
 from turnwise.rules.permissions import KnownTool, PermissionKind, PermissionRule, Policy, check_rules, plain_rule
+from turnwise.rules.reservations import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.rules.retries import RetryPolicy
-from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.running.approvals import Approver
 from turnwise.running.hooks import Hooks, check_hooks
 from turnwise.running.runner_config import Safety, StepPreparer

@@ -36,7 +36,7 @@ from turnwise.running.grants import variable_of_run
 from turnwise.vocab import StopReason
 
 if TYPE_CHECKING:
-    from turnwise.agent.bill import Bill
+    from turnwise.agent.results import Bill
     from turnwise.journal.journal import Journal
     from turnwise.journal.ledger import LedgerEntry
     from turnwise.running.runner import Runner
@@ -302,7 +302,7 @@ class Budget:
     @property
     def ledger(self) -> "Bill":
         """The requests of all runs that have ended, sub-agents' among them, as `RunResult.ledger` has those of one."""
-        from turnwise.agent.bill import Bill
+        from turnwise.agent.results import Bill
 
         return Bill(self._keeper.billed())
 

@@ -11,7 +11,15 @@ import msgspec
 
 from turnwise.assembly.argument_text import says_nothing
 from turnwise.assembly.blocks import TEXT_KINDS, BlockKind, CallAtHand, OpenBlock, ResponseSize, WrittenCalls, size_of
-from turnwise.assembly.call_states import ENDED_BY_ITSELF, GRAVITY, CallJudge, Losses, is_closed, repeated_calls
+from turnwise.assembly.call_states import (
+    ENDED_BY_ITSELF,
+    GRAVITY,
+    CallJudge,
+    Losses,
+    Showing,
+    is_closed,
+    repeated_calls,
+)
 from turnwise.assembly.fast import FEW, MAX_OPENERS, FastRuns, runs_of
 from turnwise.assembly.heal import (
     byte_length,
@@ -20,7 +28,6 @@ from turnwise.assembly.heal import (
     repair,
     whole_characters,
 )
-from turnwise.assembly.shown_frames import Showing
 from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs
 from turnwise.vocab import (
     LONG_ARGUMENTS,

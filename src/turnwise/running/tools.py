@@ -19,7 +19,7 @@ from turnwise.journal.journal import Journal
 from turnwise.journal.ledger import Ledger
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import PermissionRule
-from turnwise.rules.subagents import Place
+from turnwise.rules.reservations import Place
 from turnwise.running.approvals import Approver
 from turnwise.running.grants import CallTerms, Inspector, judged_paths, judged_programs
 from turnwise.running.run_context import RunAtHand, context_of, giving

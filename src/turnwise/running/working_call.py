@@ -15,8 +15,7 @@ import msgspec
 from turnwise.base.clock import Clock, Timer
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules.limits import Limit, Spent, most_usd
-from turnwise.rules.reservations import share_of
-from turnwise.rules.subagents import Place
+from turnwise.rules.reservations import Place, share_of
 from turnwise.running.grants import variable_of_run
 from turnwise.running.watcher_events import ToolProgress, Watch, WatcherEvent
 from turnwise.turn.approvals import Approval, OneAsk

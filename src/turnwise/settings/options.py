@@ -16,8 +16,8 @@ import msgspec
 from turnwise.errors import CallerError, UnknownOption
 from turnwise.rules.limits import AnyOf, Leaf, Limit, MaxCost, MaxRequests, MaxTokens, MaxToolCalls, MaxWallTime
 from turnwise.rules.recovery import Recover
+from turnwise.rules.reservations import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.rules.retries import RetryPolicy
-from turnwise.rules.subagents import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.settings.catalogue import LimitRow
 from turnwise.turn.config import MAX_STEPS, CallsInText, TurnConfig
 from turnwise.vocab import Cache, Effort, Settings

@@ -30,11 +30,10 @@ from turnwise.turn.outcomes import (
     WantsAnew,
     WantsFallback,
 )
-from turnwise.turn.request_limits import affords, left_s, paced
 from turnwise.turn.request_plan import RequestTerms, caching_of
 from turnwise.turn.step_request import as_taught, says_limit, without_stale
 from turnwise.turn.turn_spending import AtStake
-from turnwise.turn.turn_state import Known
+from turnwise.turn.turn_state import Known, affords, left_s, paced
 from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response, calls_of, new_tools_in
 
 

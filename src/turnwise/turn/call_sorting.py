@@ -11,8 +11,16 @@ from turnwise.rules.history import error_result
 from turnwise.rules.limits import Limit, MaxRequests, Spent, counts_tool_calls, most_tool_calls, wall_time_s
 from turnwise.rules.loops import LoopVerdict
 from turnwise.rules.pricing import ZERO
-from turnwise.rules.reservations import NOTHING_LEFT, Share, least_of, shares_of
-from turnwise.rules.subagents import Place, SubagentBounds, no_place, places_of
+from turnwise.rules.reservations import (
+    NOTHING_LEFT,
+    Place,
+    Share,
+    SubagentBounds,
+    least_of,
+    no_place,
+    places_of,
+    shares_of,
+)
 from turnwise.turn.approvals import Approval, OneAsk, settled
 from turnwise.turn.changes import CallsCounted, Change, Paced, Replaced
 from turnwise.turn.commands import PlannedCall
@@ -20,11 +28,10 @@ from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD
 from turnwise.turn.limit_pace import Pacing
 from turnwise.turn.pending_calls import left_alone, with_undecided
 from turnwise.turn.programs import looped
-from turnwise.turn.request_limits import left_s
 from turnwise.turn.request_plan import RequestTerms
 from turnwise.turn.room import read
 from turnwise.turn.settled_response import MAX_CALLS, Adopted, sort_calls, unfit
-from turnwise.turn.turn_state import Known
+from turnwise.turn.turn_state import Known, left_s
 from turnwise.turn.verdicts import Barred
 from turnwise.vocab import FinishReason, Response, ToolCall, ToolResult, calls_of, text_of
 

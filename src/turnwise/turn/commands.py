@@ -6,7 +6,7 @@ import msgspec
 
 from turnwise.rules.limits import Limit
 from turnwise.rules.read_only_commands import JudgedPrograms
-from turnwise.rules.subagents import Place
+from turnwise.rules.reservations import Place
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.config import Deadlines, HookPoint, ScriptLimits, TurnResult
 from turnwise.vocab import Message, Request, ToolCall, ToolResult, ToolSpec, Usage

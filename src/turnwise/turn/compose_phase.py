@@ -13,11 +13,10 @@ from turnwise.turn.endings import FATAL, Ends, arrived_of
 from turnwise.turn.events import Event, StepPrepared
 from turnwise.turn.limit_pace import Pacing
 from turnwise.turn.outcomes import Accepted, Begin, Failed, Leaving, Left, Move, Over, SummaryFailed, Wish
-from turnwise.turn.request_limits import affords, below_limits, why_stopped
 from turnwise.turn.request_plan import asking_of
 from turnwise.turn.room import NO_ROOM, RoomMade, make_room, summarised, summary_request
 from turnwise.turn.step_request import built, lesson_of, once_fitted, own_texts, tools_of
-from turnwise.turn.turn_state import Known
+from turnwise.turn.turn_state import Known, affords, below_limits, why_stopped
 from turnwise.vocab import Fault, Response
 
 FOR_SUMMARY = Allowed(plain=False, answers=False, within=True)

@@ -39,10 +39,9 @@ from turnwise.turn.outcomes import (
     Over,
     Wish,
 )
-from turnwise.turn.request_limits import affords_step
 from turnwise.turn.request_plan import PAUSE_GOES_BACK_LAST, as_last
 from turnwise.turn.settled_response import Reading, recorded
-from turnwise.turn.turn_state import Known
+from turnwise.turn.turn_state import Known, affords_step
 from turnwise.turn.verdicts import Barred
 from turnwise.vocab import FinishReason, ProviderItem, StopReason, Text
 from turnwise.vocab.hidden_characters import says_something

@@ -47,10 +47,9 @@ from turnwise.turn.outcomes import (
     Over,
     Recovered,
 )
-from turnwise.turn.request_limits import affords, below_limits
 from turnwise.turn.request_plan import RequestTerms, limit_of
 from turnwise.turn.room import Room
-from turnwise.turn.turn_state import Known
+from turnwise.turn.turn_state import Known, affords, below_limits
 from turnwise.turn.verdicts import Barred, barred_by, may_be_barred, to_inspect, without
 from turnwise.vocab import Request, Response, calls_of, reasoning_of
 

@@ -64,12 +64,11 @@ from turnwise.turn.outcomes import (
     Wish,
 )
 from turnwise.turn.recovery_phase import cut_of, settling, taken_in
-from turnwise.turn.request_limits import affords, paced, why_stopped
 from turnwise.turn.request_plan import RequestTerms, own_choice, repairs_of_preparing
 from turnwise.turn.settled_response import left_in_history, read
 from turnwise.turn.step_request import again, falling_back, lesson_of, once_fitted, own_texts, tools_of
 from turnwise.turn.turn_spending import NOTHING_PREPARED
-from turnwise.turn.turn_state import Known
+from turnwise.turn.turn_state import Known, affords, paced, why_stopped
 from turnwise.turn.verdicts import Barred
 from turnwise.vocab import Fault, Message, Request, Response, StopReason, Text
 

@@ -38,10 +38,9 @@ from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.history import History
 from turnwise.turn.outcomes import Composed, Trying, Wish
-from turnwise.turn.request_limits import affords, below_limits, is_last
 from turnwise.turn.request_plan import PAUSE_GOES_BACK_LAST, asking_of, build_request, tools_chosen
 from turnwise.turn.room import NO_ROOM, Room, handle_of, knows_window
-from turnwise.turn.turn_state import Known
+from turnwise.turn.turn_state import Known, affords, below_limits, is_last
 from turnwise.vocab import (
     Fault,
     FaultKind,

@@ -8,7 +8,7 @@ import msgspec
 from turnwise.rules.limits import Spent, most_tool_calls, most_usd
 from turnwise.rules.pricing import ZERO, Fate, Priced, PriceRow, add, fate_of_failure, kept_tokens, price_of
 from turnwise.rules.provider_tool_costs import billed_apart, searches_asked
-from turnwise.rules.subagents import Used, paid
+from turnwise.rules.reservations import Used, paid
 from turnwise.turn.commands import RECOVERY, PlannedCall, Purpose
 from turnwise.turn.config import ChildReport, TurnConfig
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, StepPrepared

@@ -11,7 +11,7 @@ from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitRes
 
 from turnwise import Approval, Asking, Policy
 from turnwise.editors.mcp.client_asks import MAX_SHOWN, AskSurroundings, ClientApprover, Questions
-from turnwise.rules.subagents import Place
+from turnwise.rules.reservations import Place
 from turnwise.running.approvals import ask as ask_all
 from turnwise.running.working_call import ModelAnswer, ModelQuestion, NoAnswer, OwnModel
 from turnwise.testing import FakeClock
