@@ -1,4 +1,4 @@
-"""What a run gives back."""
+"""What a run gives back, and its bill."""
 
 from datetime import UTC, datetime
 from decimal import Decimal

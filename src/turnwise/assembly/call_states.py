@@ -1,4 +1,4 @@
-"""What the calls of one response come to: their state, their whole form, and what it took to judge them."""
+"""What the calls of one response come to: state, whole form, what it took to judge them; and what is shown of them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from heapq import heappop, heappush

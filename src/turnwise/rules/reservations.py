@@ -1,4 +1,4 @@
-"""Many runs within one limit: each reserves its part before it spends, and gives back what is left over.
+"""Many runs within one limit: each reserves its part before it spends, and gives back what is left over. So do sub-agents.
 
 The parts that are reserved and what was spent are together never more than the limit. So no order in which runs begin and end
 lets them start a request that the limit forbids; each run is as exact as its own limit is.

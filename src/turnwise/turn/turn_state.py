@@ -1,4 +1,7 @@
-"""What a turn knows: the values that outlive its phases. Phases read it; `Turn` alone has their changes applied."""
+"""What a turn knows: the values that outlive its phases. Phases read it; `Turn` alone has their changes applied.
+
+At the end, the limits' word on the next request: functions of what is known, never of a phase.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
@@ -216,7 +219,7 @@ class Known(msgspec.Struct, kw_only=True):
     }
 
 
-# The limits' word on the next request. These functions read `Known`, never a phase.
+# The limits' word on the next request.
 
 
 def left_s(known: Known) -> float | None:
