@@ -40,14 +40,6 @@ CHAT_KEYS = frozenset(
     """tool_calls tool_call_id function_call reasoning_content reasoning_details refusal annotations audio name""".split()
 )
 CHAT_ROLES = frozenset({"tool", "function"})
-BLOCKS: dict[str, FamilyName] = {
-    **dict.fromkeys(("image_url", "input_audio", "video_url"), "openai_chat"),
-    **dict.fromkeys(("input_text", "output_text", "input_image", "input_file"), "openai_responses"),
-    **dict.fromkeys(
-        "tool_use tool_result server_tool_use redacted_thinking search_result document".split(), "anthropic_messages"
-    ),
-}
-"""Types of content that only one API has."""
 
 
 def family_of(messages: Sequence[object]) -> FamilyName:
@@ -112,7 +104,7 @@ def _family_of_block(block: object) -> FamilyName | None:
         return "anthropic_messages"
     if word == "file" and "file" in fields:
         return "openai_chat"
-    return BLOCKS.get(word) if isinstance(word, str) else None
+    return next((name for name in FAMILIES if isinstance(word, str) and word in relay_facts(name).own_blocks), None)
 
 
 # What of a history is not the same in another API's messages, found by reading them again and told by name.
@@ -256,18 +248,6 @@ def _shortened_line(text: str) -> str:
 
 FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 _MODEL = "model"  # a body has to name one; it says nothing here
-_INSTRUCTIONS: dict[FamilyName, str] = {
-    "openai_responses": "instructions",
-    "anthropic_messages": "system",
-    "gemini": "systemInstruction",
-}
-"""Where an API takes instructions beside the messages. In Chat Completions they are the first messages."""
-
-_READ_OF_MESSAGE: dict[FamilyName, frozenset[str]] = {
-    "anthropic_messages": frozenset({"role", "content"}),
-    "gemini": frozenset({"role", "parts"}),
-}
-"""All that a message of the family has. In the other two its further fields are kept with its parts."""
 
 
 class ImportedHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -350,7 +330,7 @@ def messages_to(
     return ExportedHistory(
         family=name,
         messages=body[relay_facts(name).history],
-        instructions=body.get(_INSTRUCTIONS.get(name, "")),
+        instructions=body.get(relay_facts(name).beside),
         losses=(*healed.repairs, *lost),
     )
 
@@ -401,7 +381,7 @@ def _read(messages: list[object], *, family: FamilyName, instructions: object) -
         leading = _read([{"role": "system", "content": instructions}], family=family, instructions=None)
         request = _read(messages, family=family, instructions=None)
         return msgspec.structs.replace(request, system=(*leading.system, *request.system))
-    body[_INSTRUCTIONS[family]] = _as_content(instructions) if family == "gemini" else instructions
+    body[relay_facts(family).beside] = _as_content(instructions) if family == "gemini" else instructions
     return family_named(family).decode_request(msgspec.json.encode(body), GEMINI_PATHS[False])
 
 
@@ -444,11 +424,11 @@ def _losses_of_reading(messages: list[object], *, request: Request, family: Fami
     lost = [loss for text in request.system for loss in field_losses(text.opaque, place="instructions")]
     if family == "openai_chat" and not all(message.parts for message in request.messages):
         lost += _bare_fields(messages)
-    if family in _READ_OF_MESSAGE:
+    if read := relay_facts(family).message_fields:
         lost += [
             not_kept(f"`{key}` is left out", place=f"messages[{place}]")
             for place, message in enumerate(messages)
-            for key in sorted(cast("dict[str, object]", message).keys() - _READ_OF_MESSAGE[family])
+            for key in sorted(cast("dict[str, object]", message).keys() - read)
         ]
     return tuple(dict.fromkeys(lost))
 

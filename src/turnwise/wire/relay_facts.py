@@ -223,6 +223,9 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     setting_names: Mapping[str, str]  # what its clients call the settings that the vocabulary has words for
     history: str  # field of the messages
     system: str  # field of the instructions
+    beside: str = ""  # the one beside the messages, where an SDK has one; empty: they are the first messages
+    message_fields: frozenset[str] = frozenset()  # all that a message has; empty: further ones are kept with its parts
+    own_blocks: frozenset[str] = frozenset()  # types of content that only this API has
     spelling: Callable[[str], str] = lambda key: key  # a field's own name, however it was written
     silent: frozenset[str] = frozenset()  # fields of parts and tools that say nothing to another family's model
     saying: frozenset[str] = frozenset()  # fields of a message that become parts; empty: no message has others

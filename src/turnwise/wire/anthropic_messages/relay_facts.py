@@ -284,6 +284,11 @@ RELAY_FACTS = RelayFacts(
     },
     history="messages",
     system="system",
+    beside="system",
+    message_fields=frozenset({"role", "content"}),
+    own_blocks=frozenset(
+        ["tool_use", "tool_result", "server_tool_use", "redacted_thinking", "search_result", "document"]
+    ),
     silent=frozenset({"type"}),  # of a client's tool: "custom"
     stored=StoredNames(
         fields={"container": StoredField(_names_container, STORED), "thread": StoredField(is_said, STORES)},

@@ -166,6 +166,8 @@ RELAY_FACTS = RelayFacts(
     },
     history="contents",
     system="systemInstruction",
+    beside="systemInstruction",
+    message_fields=frozenset({"role", "parts"}),
     spelling=camel,
     is_served=lambda own: bool(own) and "functionDeclaration" not in own,
     stored=StoredNames(

@@ -92,6 +92,7 @@ RELAY_FACTS = RelayFacts(
     },
     history="messages",
     system="messages",
+    own_blocks=frozenset({"image_url", "input_audio", "video_url"}),
     saying=frozenset(
         """content refusal tool_calls function_call reasoning_content reasoning reasoning_text reasoning_details""".split()
     ),

@@ -191,6 +191,8 @@ RELAY_FACTS = RelayFacts(
     },
     history="input",
     system="input",
+    beside="instructions",
+    own_blocks=frozenset({"input_text", "output_text", "input_image", "input_file"}),
     # What a response's item was called and whether it was whole; `role` says system or developer.
     silent=frozenset({"id", "status", "role"}),
     # Items that stand for what was said before, encrypted, or ask its server to put it so.
