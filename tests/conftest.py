@@ -14,10 +14,10 @@ from hypothesis import settings
 from postgres_server import own_postgres as own_postgres
 from postgres_server import postgres_dsn as postgres_dsn
 from postgres_server import postgres_server_dsn as postgres_server_dsn
-from stand_ins import make_stand_ins
+from thoroughness import USUAL_EXAMPLES, a_tenth, examples, profile, told
 
 # The same examples every time, and no clock: a slow machine is not a failure.
-settings.register_profile("turnwise", deadline=None, derandomize=True)
+settings.register_profile("turnwise", deadline=None, derandomize=True, max_examples=examples(USUAL_EXAMPLES))
 settings.load_profile("turnwise")
 
 # Whoever starts the tests in the background (`nohup`, `&`) has signals ignored, and each process that a test starts would
@@ -50,6 +50,8 @@ CORPUS = Path(os.environ.get("TURNWISE_CORPUS") or Path(__file__).resolve().pare
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of recorded provider streams (TURNWISE_CORPUS, else ../shared/corpus); where there is none, our stand-ins."""
+    from stand_ins import make_stand_ins  # it imports the lab, which most tests do without
+
     return CORPUS if CORPUS.is_dir() else make_stand_ins(tmp_path_factory.mktemp("stand-ins"))
 
 
@@ -65,6 +67,26 @@ def closed_port() -> Iterator[int]:
 # What was collected stays until the end: 12,000 tests, and all that they import. Nothing of it is garbage, and Python would
 # look through it again and again.
 gc.disable()
+
+
+def pytest_report_header() -> str:
+    """How to try as much again. The controller says it before its workers start, so they draw by the same seed."""
+    return f"tests: {told()}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In `ci` each wide test has a tenth of its cases, drawn by the seed."""
+    if profile() != "ci":
+        return
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("wide"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {item.nodeid for name, of_test in cases.items() for item in a_tenth(of_test, name=name)}
+    left_out = [item for of_test in cases.values() for item in of_test if item.nodeid not in kept]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 def pytest_collection_finish() -> None:

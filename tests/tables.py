@@ -3,18 +3,21 @@
 `pytest.mark.parametrize` makes a test of each case, and pytest collects, sets up and reports these one by one. In most tables
 that takes longer than the cases themselves. `each` is written alike and makes one test of the whole table. Use `parametrize` if a
 case starts a server or a process, draws examples, or needs its own instance of a fixture.
+
+How many cells of several tables run, `meeting` and the profile say (thoroughness.py).
 """
 
 import asyncio
 import functools
 import inspect
-import itertools
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from thoroughness import Meeting, cells
 
 Ids = Iterable[object] | Callable[[Any], object] | None
 NAME_CHARS = 100  # of a value in the name of its case
@@ -30,17 +33,21 @@ class Row(NamedTuple):
 class Table(NamedTuple):
     names: tuple[str, ...]
     rows: tuple[Row, ...]
+    meeting: Meeting | None
 
 
 def each(
-    names: str | Sequence[str], values: Iterable[Any], *, ids: Ids = None
+    names: str | Sequence[str], values: Iterable[Any], *, ids: Ids = None, meeting: Meeting | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Make one test that runs for all values, written as for `pytest.mark.parametrize`; several tables are multiplied.
+
+    `meeting`: which of these cells run outside of the profile `all`; any of the tables says it. Without it all cells of one or
+    two tables run, and of more those in which any two values meet.
 
     Each case has an own folder in `tmp_path`, an own `monkeypatch` and, if the test is `async`, an own event loop. All other
     fixtures are shared by the cases. Skipped cases are named once the others hold.
     """
-    table = _table(names, values=tuple(values), ids=ids)
+    table = _table(names, values=tuple(values), ids=ids, meeting=meeting)
 
     def decorate(test: Callable[..., Any]) -> Callable[..., None]:
         one_case: Callable[..., Any] = getattr(test, "one_case", test)
@@ -49,7 +56,7 @@ def each(
         @functools.wraps(test)
         def every_case(**fixtures: Any) -> None:
             __tracebackhide__ = True
-            all_hold(_cases(tables), hold=functools.partial(_run, one_case, fixtures))
+            all_hold(_cases(tables, name=test.__qualname__), hold=functools.partial(_run, one_case, fixtures))
 
         every_case.tables, every_case.one_case = tables, one_case  # type: ignore[attr-defined]
         signature = inspect.signature(test)
@@ -99,8 +106,11 @@ def _run(test: Callable[..., Any], fixtures: dict[str, Any], number: int, given:
             asyncio.run(result)
 
 
-def _cases(tables: tuple[Table, ...]) -> Iterator[Row]:
-    for rows in itertools.product(*[table.rows for table in tables]):
+def _cases(tables: tuple[Table, ...], *, name: str) -> Iterator[Row]:
+    usual: Meeting = "all" if len(tables) < 3 else "pairs"
+    meeting = next((table.meeting for table in tables if table.meeting is not None), usual)
+    for places in cells([len(table.rows) for table in tables], meeting=meeting, name=name):
+        rows = tuple([table.rows[at] for table, at in zip(tables, places, strict=True)])
         given = {name: value for row in rows for name, value in row.given.items()}
         yield Row(given, functools.partial(_joined, rows))
 
@@ -109,7 +119,7 @@ def _joined(rows: tuple[Row, ...]) -> str:
     return "-".join([row.name() for row in rows])
 
 
-def _table(names: str | Sequence[str], *, values: tuple[Any, ...], ids: Ids) -> Table:
+def _table(names: str | Sequence[str], *, values: tuple[Any, ...], ids: Ids, meeting: Meeting | None) -> Table:
     keys = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names)
     written = None if ids is None or callable(ids) else tuple(ids)
     assert written is None or len(written) == len(values), "an id for each case"
@@ -119,7 +129,7 @@ def _table(names: str | Sequence[str], *, values: tuple[Any, ...], ids: Ids) -> 
         own = written[number] if written else None
         name = functools.partial(_name, row, own=own, ids=ids if callable(ids) else None)
         rows.append(Row(dict(zip(keys, row, strict=True)), name))
-    return Table(keys, tuple(rows))
+    return Table(keys, tuple(rows), meeting)
 
 
 def _name(row: tuple[Any, ...], *, own: object, ids: Callable[[Any], object] | None) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from trees import tree_of
+
 TESTS = Path(__file__).parent
 # Ids are hexadecimal, ports and times are digits, and names of temporary folders are drawn from letters, digits and `_`.
 DRAWN = re.compile(r"[0-9a-fA-F]{1,8}|[0-9A-Za-z_-]{1,3}")
@@ -129,7 +131,7 @@ def test_no_test_wants_a_text_absent_that_chance_can_write() -> None:
         f"{path.relative_to(TESTS)}:{line}: {text!r}"
         for path in sorted(TESTS.rglob("*.py"))
         if path != Path(__file__)
-        for tree in [ast.parse(path.read_text(encoding="utf-8"))]
+        for tree in [tree_of(path)]
         for line, text in (*absences(tree), *greps(tree))
     ]
     assert found == []

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from trees import tree_of
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "turnwise"
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -79,11 +81,6 @@ def place_of(path: Path) -> str:
 
 def module_of(path: Path) -> str:
     return f"turnwise/{place_of(path).removesuffix('.py').removesuffix('/__init__')}".replace("/", ".")
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
 
 
 @cache

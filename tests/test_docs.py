@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from terminal.forking import ending_the_fork_server, start
 from turnwise.lab import Lab
 from turnwise.settings.catalogue import builtin_ends
 from waits import HANG_S
@@ -37,6 +38,12 @@ SCRIPTS = {
     "search": "never-stops",
     "": "plain-answer",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fork_server_ends() -> Iterator[None]:
+    with ending_the_fork_server():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +98,10 @@ def test_every_python_example_runs(code: str, lab: Lab, tmp_path: Path) -> None:
     program = asking(code, model=f"openai_responses:{script}", base_url=f"{lab.url}/v1")
     if re.search(r"^(async with|await) ", program, re.MULTILINE):
         program = f"import asyncio\nasync def main():\n{textwrap.indent(program, '    ')}\nasyncio.run(main())\n"
-    path = tmp_path / "example.py"
-    path.write_text(program)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", path], capture_output=True, text=True, timeout=HANG_S, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    (tmp_path / "example.py").write_text(f"import warnings\nwarnings.simplefilter('error')\n{program}")
+    process = start((), cwd=tmp_path, module="example")
+    _, told = process.communicate(timeout=HANG_S)
+    assert process.returncode == 0, told
 
 
 def test_there_are_examples() -> None:

@@ -174,7 +174,11 @@ def test_every_test_is_in_one_of_four_lanes() -> None:
     agent's is wide."""
     command = (ROOT / "scripts" / "check").read_text()
     chosen = re.findall(r"-m pytest .*--dist worksteal (.+) \"\$@\"$", command, re.MULTILINE)
-    assert chosen == ["tests/live", "-m agents", "-m wide", '-m "not wide and not live and not agents"']
+    assert chosen == ["tests/live", "-m agents", "-m wide", '-m "$chosen" "${paths[@]}"']
+    assert re.findall(r"\bchosen=(\".*?\")", command) == [
+        '"not wide and not live and not agents"',
+        '"not live and not agents"',
+    ]
     assert command.count("-m pytest") == 4
     assert not [
         path for path in (ROOT / "tests" / "live").glob("*.py") if re.search(r"mark\.(wide|agents)", path.read_text())

@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from requirements import PROMISES
+from trees import tree_of
 
 TESTS = Path(__file__).resolve().parent
 
@@ -14,7 +15,7 @@ def promised() -> dict[str, list[str]]:
     """Promise id -> the tests that name it, read from the syntax trees."""
     found: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 continue
             for mark in node.decorator_list:

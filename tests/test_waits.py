@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from trees import tree_of
+
 TESTS = Path(__file__).parent
 LOOK_S = 0.2
 # Of asyncio, threading, subprocess, select, aiohttp: how the bound is called, and the place where it may stand unnamed.
@@ -47,7 +49,7 @@ def test_a_wait_ends_by_what_it_waits_for_or_as_a_hang() -> None:
     found = {
         str(path.relative_to(TESTS)): waits
         for path in sorted(TESTS.rglob("*.py"))
-        if path.name != "waits.py" and (waits := list(numbers(ast.parse(path.read_text()))))
+        if path.name != "waits.py" and (waits := list(numbers(tree_of(path))))
     }
     assert found == {}, "take `HANG_S` of tests/waits.py"
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flat_agents import flat_agent
+from thoroughness import examples
 from turnwise import Agent, Approval, Asking, Hook, Journal, Policy, Run, StopReason, ToolSpec, tool
 from turnwise.agent.results import RunResult
 from turnwise.base.clock import SystemClock
@@ -249,7 +250,7 @@ def the_rest(waiting: Waiting, *, allows: bool) -> tuple[dict[str, Any], dict[st
 
 
 @pytest.mark.promise("wait:ask", "step:client-tools", "step:every-call-answered")
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_any_answers_in_any_runs_end_with_one_true_result_for_each_call(data: st.DataObject) -> None:
     """Asks and client-side calls beside plain ones, sub-agents and programs, by `session=` and `history=`, under policies that

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from left_journals import copy_of_a_crash
 from never_stopping import after, look_of, never_stops
+from thoroughness import examples
 from turnwise import (
     Agent,
     Budget,
@@ -44,7 +45,7 @@ RUNS = st.lists(
 
 
 @pytest.mark.promise("end:budget")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(runs=RUNS, limit=st.integers(1, 20), per_run=st.none() | st.integers(1, 8))
 def test_however_runs_interleave_they_make_no_request_too_many(
     runs: Sequence[tuple[int, int, int | None]], limit: int, per_run: int | None
@@ -68,7 +69,7 @@ def test_however_runs_interleave_they_make_no_request_too_many(
 
 
 @pytest.mark.promise("end:budget")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     runs=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), min_size=1, max_size=4),
     cents=st.integers(2, 12),
@@ -359,7 +360,7 @@ COUNTS = st.builds(
 
 
 @pytest.mark.promise("end:budget")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     whole=SMALL_FORMULAS,
     moves=st.lists(

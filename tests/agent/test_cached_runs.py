@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from flat_agents import flat_agent
+from thoroughness import spread
 from turnwise import Agent, Journal, MaxCost, Prices, RunResult, Settings, read_prices
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedStep
@@ -280,8 +281,16 @@ async def test_a_continuation_reads_what_was_kept_and_each_miss_is_explained() -
     assert [usage is not None and usage.cache_read_tokens > 1_500 for usage in told] == [True] * len(told)
 
 
+LONG_RUNS = spread(
+    ["anthropic:reads", "openrouter:anthropic/reads", "openai:reads", "gemini:reads"], one_of=2, name="long runs"
+)
+
+
 @pytest.mark.promise("bill:cached")
-@pytest.mark.parametrize("model", ["anthropic:reads", "openrouter:anthropic/reads", "openai:reads", "gemini:reads"])
+@pytest.mark.parametrize(
+    "model",
+    LONG_RUNS,
+)
 async def test_three_hundred_steps_in_a_small_room_keep_hitting_between_summaries(model: str) -> None:
     """Done-when 3: under 32,000 tokens; every miss is explained by a change that is named, and all other steps read."""
     name = model.partition(":")[0]

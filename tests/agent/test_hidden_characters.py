@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tables import each
+from thoroughness import examples
 from turnwise.vocab.hidden_characters import (
     CONTROL,
     EMOJI_BASES,
@@ -62,7 +63,7 @@ def test_spaces_that_are_not_the_plain_one_are_shown_where_a_person_judges() -> 
 
 
 @pytest.mark.promise("safe:seen")
-@settings(max_examples=600, deadline=None, derandomize=True)
+@settings(max_examples=examples(600), deadline=None, derandomize=True)
 @given(text=TEXTS)
 @example(text="\x1b[2J\u009b")
 def test_nothing_that_is_shown_hides_or_drives_a_terminal(text: str) -> None:
@@ -78,7 +79,7 @@ def test_nothing_that_is_shown_hides_or_drives_a_terminal(text: str) -> None:
 
 
 @pytest.mark.promise("safe:seen")
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(text=TEXTS, at=st.integers(0, 20))
 @example(text="❤\ufe0f", at=1)
 def test_an_answer_in_pieces_is_shown_as_the_whole(text: str, at: int) -> None:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from recordings import FAMILIES as OF_CORPUS
 from tables import each
+from thoroughness import examples
 from turnwise import (
     Agent,
     CallerError,
@@ -132,7 +133,7 @@ def histories(draw: Any, *, plain: bool = False) -> tuple[Message, ...]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(messages=histories(plain=True), instructions=st.lists(texts, max_size=1))
 def test_what_every_family_carries_comes_back_as_it_was(
     family: FamilyName, messages: tuple[Message, ...], instructions: list[str]
@@ -146,7 +147,7 @@ def test_what_every_family_carries_comes_back_as_it_was(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(messages=histories())
 def test_a_history_that_comes_back_otherwise_has_its_losses_told(
     family: FamilyName, messages: tuple[Message, ...]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from flat_agents import flat_agent
 from tables import each
+from thoroughness import examples
 from turnwise import Agent, MaxWallTime, RetryPolicy, RunResult, StopReason, tool
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
@@ -195,7 +196,7 @@ async def test_a_child_ends_before_its_parents_time_does(leap_s: float, last_fir
     assert result.text.startswith("They said: ") and result.written_locally is False
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     child_s=st.floats(5, 2_000),
     ask_s=st.lists(st.floats(0.5, 2_000), min_size=2, max_size=3),

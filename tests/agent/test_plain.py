@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flat_agents import flat_agent
+from thoroughness import examples
 from turnwise.agent.agent_groups import AT_ONCE, are_plain
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError
@@ -68,7 +69,7 @@ odd_messages = st.builds(
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(messages=st.lists(st.one_of(st.just(SOUND), odd_messages, values), max_size=3).map(tuple))
 def test_what_is_told_plain_reads_again_as_json(messages: tuple[Message, ...]) -> None:
     """The journal is JSON: what its own round trip refuses is never told plain, whatever the fields hold."""

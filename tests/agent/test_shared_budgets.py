@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from never_stopping import after, never_stops
+from thoroughness import examples
 from turnwise import (
     Agent,
     Budget,
@@ -54,7 +55,7 @@ RUNS = st.lists(
 
 
 @pytest.mark.promise("end:budget")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(runs=RUNS, limit=st.integers(1, 12), per_run=st.none() | st.integers(1, 6))
 def test_however_runs_over_one_journal_interleave_they_make_no_request_too_many(
     runs: Sequence[tuple[int, int, int | None]],

@@ -15,6 +15,7 @@ from agent.test_ordered_deadlines import agent_of, both_orders, ended, hands_out
 from flat_agents import flat_agent
 from sandboxes import sandbox_called
 from tables import each
+from thoroughness import examples
 from turnwise import MaxRequests, MaxWallTime, RunResult, StopReason, tool
 from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.errors import ToolFault
@@ -203,7 +204,7 @@ async def test_a_limit_that_time_alone_does_not_decide_takes_nothing_from_tools(
     assert (result.text, result.complete) == ("It said: did 100", True)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     limit_s=st.floats(1.0, 2_000.0),
     works_s=st.lists(st.floats(0.0, 3_000.0), min_size=1, max_size=4),

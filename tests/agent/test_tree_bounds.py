@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from flat_agents import flat_agent
 from tables import each
+from thoroughness import examples
 from turnwise import Agent, MaxRequests, RunResult, StopReason, tool
 from turnwise.base.clock import SystemClock
 from turnwise.journal.journal import Journal
@@ -86,7 +87,7 @@ SHAPES = {
 
 @pytest.mark.promise("safe:bounded")
 @each("family", FAMILIES)
-@each("shape", SHAPES)
+@each("shape", SHAPES, meeting="each")
 async def test_a_tree_stays_within_32_sub_agents_and_300_requests(family: str, shape: str) -> None:
     """Proves: by default, however they nest and however many run at once; the root makes its own steps and answers itself. One
     prompt had made 884 requests in 15 seconds (issue 12, line 13)."""
@@ -157,7 +158,7 @@ async def test_the_bounds_hold_beside_the_limits_of_the_turn() -> None:
 
 
 @pytest.mark.promise("safe:bounded")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     subagents=st.integers(0, 9),
     requests=st.integers(0, 30),
@@ -234,7 +235,7 @@ def many(calls: int) -> Script:
 @pytest.mark.promise("step:every-call-answered", "safe:bounded")
 @each("stream", [True, False], ids=["streamed", "whole"])
 @each("family", FAMILIES)
-@each("calls", [MAX_CALLS, MAX_CALLS + 1, 1_000])
+@each("calls", [MAX_CALLS, MAX_CALLS + 1, 1_000], meeting="each")
 async def test_of_the_calls_of_a_response_128_run(family: str, stream: bool, calls: int) -> None:
     """Proves: each call has exactly one result, in order, and the strict lab takes them; those behind the 128th are told why
     they did not run."""

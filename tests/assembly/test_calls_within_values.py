@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import WRITERS, read_text
+from thoroughness import examples
 
 INNER = ("list", {"path": "x"})
 # The outer call: its tool is not on offer, or its head is written wrongly.
@@ -20,7 +21,7 @@ def block_of(outer: str, *, inner: str, head: str, count: int = 1) -> str:
 
 
 @each_outer
-@each("inner", sorted(WRITERS))
+@each("inner", sorted(WRITERS), meeting="each")
 def test_a_call_in_a_value_of_a_call_that_does_not_run_does_not_run_either(outer: str, inner: str) -> None:
     """Proves: the block is one thing up to its end, for each pair of syntaxes. From the fifth tester of issue 16, who saw
     `list` run from within a file that a tool of another name should have written."""
@@ -31,7 +32,7 @@ def test_a_call_in_a_value_of_a_call_that_does_not_run_does_not_run_either(outer
         assert read_text(list(text)).outcome == found.outcome, head
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     outer=writers,
     inner=writers,

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text_calls import TAGGED, WRITERS, read_text
+from thoroughness import examples
 from turnwise.vocab import FinishReason, calls_of
 
 contents = st.lists(
@@ -24,7 +25,7 @@ def arguments_of(text: str, reason: FinishReason) -> list[str]:
 
 
 @pytest.mark.parametrize("syntax", sorted(TAGGED))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(content=contents, path=st.sampled_from(["a.txt", "", "b c"]))
 def test_no_tag_of_the_syntax_becomes_a_part_of_a_cut_value(syntax: str, content: str, path: str) -> None:
     """Proves: wherever the limit cuts, what is kept is a beginning of what the whole call says, so that a continuation joins

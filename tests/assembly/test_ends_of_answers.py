@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import WRITERS, read_text
+from thoroughness import examples
 from turnwise.assembly.text_calls.tags import TOKENS
 from turnwise.vocab import FinishReason, Frame, PartDone, Text, ToolCallDelta
 
@@ -109,7 +110,7 @@ pieces = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     text=st.lists(pieces, min_size=1, max_size=6).map("".join),
     reason=st.sampled_from([FinishReason.STOP, FinishReason.LENGTH]),
@@ -181,7 +182,7 @@ numbers = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(written=numbers)
 def test_a_number_is_what_python_reads(written: str) -> None:
     """Proves: `ast.literal_eval` is the judge; what it refuses, and what JSON has not, is no call."""

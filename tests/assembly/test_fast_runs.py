@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assembly.test_properties import FRAMES
+from thoroughness import examples
 from turnwise.assembly.blocks import BlockKind, CallAtHand, OpenBlock, ResponseSize, WrittenCalls
 from turnwise.assembly.fast import FastRuns
 from turnwise.assembly.response import Assembler
@@ -178,7 +179,7 @@ def check(reads: list[list[Frame]], *, call_bytes: int = 1_000_000, response_byt
 
 
 @pytest.mark.promise("assembly:split-anywhere", "assembly:bounded")
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(
     sequences=SEQUENCES,
     sizes=st.lists(st.integers(0, 40), max_size=6),

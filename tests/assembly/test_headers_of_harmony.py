@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text_calls import read_text
+from thoroughness import examples
 from turnwise.assembly.text_calls.block_cursor import Beyond
 from turnwise.assembly.text_calls.harmony import Header, header_of
 
@@ -38,7 +39,7 @@ def judged(text: str) -> Header | str | None:
         return "open"
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(text=texts)
 def test_more_text_never_changes_what_a_header_was_taken_for(text: str) -> None:
     """Proves: the first beginning that decides is decided as the whole is; what is no header by then becomes none."""
@@ -46,7 +47,7 @@ def test_more_text_never_changes_what_a_header_was_taken_for(text: str) -> None:
     assert first == judged(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=texts)
 def test_text_with_headers_means_the_same_at_every_split(text: str) -> None:
     """Proves: no cut of the text decides about calls, words and reasoning (promise assembly:split-anywhere)."""

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import TAGGED, WRITERS, read_text
+from thoroughness import examples
 from turnwise.vocab import FinishReason, calls_of
 
 CALL = ("read", {"path": "a.md", "content": "b"})
@@ -49,7 +50,7 @@ def test_a_tag_that_only_looks_like_a_parameter_is_told(syntax: str, wrong: str)
 
 
 @pytest.mark.parametrize("syntax", sorted(TAGGED))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     before=st.sampled_from(["", "a", "a\n", "a <b>"]), behind=st.sampled_from(["", "c", "\n", "\n<x>"]), data=st.data()
 )

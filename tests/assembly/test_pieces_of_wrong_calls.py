@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text_calls import WRITERS, read_text
+from thoroughness import examples
 
 READ = '{"name":"read","arguments":{}}'
 TEXTS = (
@@ -27,7 +28,7 @@ def test_every_split_of_a_wrong_call_gives_the_same(text: str) -> None:
         assert read_text([text[:at], text[at:]]).outcome == found.outcome, at
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     writer=st.sampled_from(sorted(WRITERS)),
     names=st.lists(st.sampled_from(["read", "list", "nix", "read ,"]), min_size=1, max_size=2),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import lfm, python_list, read_text
+from thoroughness import examples
 
 # In these three ways a literal may differ from Python's: it can be read in one way only.
 ONLY_READ_HERE = ("\n", "\r", "true", "false", "null")
@@ -202,7 +203,7 @@ def test_what_is_no_value_of_python_and_of_json_does_not_run(written: str) -> No
     assert marked.calls == [] and len(marked.states) == 1
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=10).map("".join), st.sampled_from(AROUND))
 def test_whatever_is_read_of_python_is_what_python_reads(pieces: str, around: str) -> None:
     """Proves: the same for anything, with `ast.literal_eval` as the judge."""
@@ -221,7 +222,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(_VALUES)
 def test_every_value_that_json_has_is_read_from_its_python(value: object) -> None:
     """Proves: nothing that a model may mean is lost or changed, as Python itself writes it."""

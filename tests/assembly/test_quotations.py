@@ -13,6 +13,7 @@ from shown_files import TOOLS, VIEWS
 from tables import each
 from text_calls import TOOLS as OFFERED
 from text_calls import WRITERS, Arguments, Call, read_text
+from thoroughness import examples
 from turnwise.assembly.text_calls.quotations import Quotations
 from turnwise.assembly.text_calls.values import OfferedTools
 from turnwise.vocab import ArgumentsState, File, Message, ProviderItem, Text, ToolCall, ToolResult
@@ -110,7 +111,7 @@ calls: st.SearchStrategy[list[Call]] = st.lists(
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(syntax=st.sampled_from(sorted(WRITERS)), calls=calls, in_one_line=st.booleans())
 def test_a_block_is_quoted_in_each_view_of_its_file(
     view: str, syntax: str, calls: list[Call], in_one_line: bool
@@ -123,7 +124,7 @@ def test_a_block_is_quoted_in_each_view_of_its_file(
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(syntax=st.sampled_from(sorted(WRITERS)), calls=calls)
 def test_a_block_is_quoted_as_real_tools_show_its_file(
     tool: str, tmp_path_factory: pytest.TempPathFactory, syntax: str, calls: list[Call]
@@ -139,7 +140,7 @@ def test_a_block_is_quoted_as_real_tools_show_its_file(
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     syntax=st.sampled_from(sorted(WRITERS)),
     value=st.sampled_from(["docs/notes.txt", "漢字", "two words", "line\nnext"]),
@@ -235,7 +236,7 @@ WRAPPED: tuple[Callable[[str], str], ...] = (
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(data=st.data(), syntax=st.sampled_from(sorted(WRITERS)), wrap=st.sampled_from(WRAPPED))
 def test_of_calls_in_a_log_only_those_that_stand_there_are_quoted(
     data: st.DataObject, syntax: str, wrap: Callable[[str], str]

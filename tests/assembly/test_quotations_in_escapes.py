@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import TOOLS, WRITERS, Arguments, read_text
+from thoroughness import examples
 from turnwise.assembly.text_calls.quotations import Quotations
 from turnwise.assembly.text_calls.values import OfferedTools
 from turnwise.vocab import Message, Text, ToolResult
@@ -113,7 +114,7 @@ arguments: st.SearchStrategy[Arguments] = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("view", SHOWN)
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(syntax=st.sampled_from(sorted(WRITERS)), given_=arguments)
 def test_a_block_is_quoted_whatever_hides_its_name(view: str, syntax: str, given_: Arguments) -> None:
     """The tester's 15 writers: a look for the name before escapes were read had let their calls run."""
@@ -129,7 +130,7 @@ def test_a_short_block_is_quoted_whatever_hides_its_name(syntax: str) -> None:
 
 
 @pytest.mark.parametrize("view", SHOWN)
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(
     syntax=st.sampled_from(sorted(WRITERS)),
     values=st.permutations(["docs/a.md", "src/app.py", "notes", "it's", "two words", "漢字"]),

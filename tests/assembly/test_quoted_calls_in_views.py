@@ -47,7 +47,7 @@ def _is_quoted(view: str, *, syntax: str, quoted: str, asked: str) -> bool:
 
 
 @each("syntax", sorted(WRITERS))
-@each("view", LINES)
+@each("view", LINES, meeting="each")
 def test_a_call_runs_that_differs_in_a_value_from_the_shown_one(view: str, syntax: str) -> None:
     """The tester's example: `src/app` is another call than `src/app.py`, however the lines of a file begin and end."""
     is_told = syntax in UNESCAPED and view not in ("log", "markdown table")
@@ -60,7 +60,7 @@ def test_a_call_runs_that_differs_in_a_value_from_the_shown_one(view: str, synta
 
 
 @each("syntax", sorted(WRITERS))
-@each("view", VIEWS)
+@each("view", VIEWS, meeting="each")
 def test_the_shown_call_itself_is_quoted_in_every_view(view: str, syntax: str) -> None:
     """Proves: what tells two calls apart never makes another one of the same call."""
     values = {value for pair in PAIRS + LINES_OF_VALUES for value in pair}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import NAMES, TAGGED, TOOLS, WRITERS, Call, glm_47, python_list, read_text
+from thoroughness import examples, spread
 from turnwise.assembly.text_calls import block_cursor as reading
 from turnwise.assembly.text_calls.blocks import FREE_CHARACTERS, READINGS
 from turnwise.assembly.text_calls.frames import CallFinder
@@ -83,8 +84,8 @@ words = st.sampled_from(["", "I look.", "Let me see:\n\n", "1 < 2, [a] and <b>\n
 
 
 def cuts_of(text: str, seed: int) -> list[list[str]]:
-    """All cuts into two, and some into many."""
-    cut = [[text[:at], text[at:]] for at in range(len(text) + 1)]
+    """Cuts into two at all places, or at each fourth (thoroughness.py), and some into many."""
+    cut = [[text[:at], text[at:]] for at in spread(range(seed % 4, len(text) + 1), one_of=4, name=text)]
     step = 1 + seed % 7
     return [*cut, list(text), [text[at : at + step] for at in range(0, len(text), step)]]
 
@@ -101,7 +102,7 @@ def is_told_apart(syntax: str, asked: list[Call]) -> bool:
 
 
 @each_syntax
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(asked=calls, before=words, after=words, seed=st.integers(0, 100))
 def test_generated_calls_are_read_right_at_every_split(
     syntax: str, asked: list[Call], before: str, after: str, seed: int
@@ -119,7 +120,7 @@ def test_generated_calls_are_read_right_at_every_split(
 
 
 @each_syntax
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(asked=calls, data=st.data())
 def test_a_cut_call_never_runs(syntax: str, asked: list[Call], data: st.DataObject) -> None:
     """Done when 1: whatever the limit cuts, what runs was written whole; the call that was cut is told."""
@@ -384,7 +385,7 @@ def read_characters(pieces: Iterable[str]) -> int:
     "value",
     ["x", "</tool_call>", "}", "<tool_call>", "</parameter>\n", "` > ]", "<parameter=a>"],
 )
-@each("syntax", ["hermes", "qwen3-coder", "kimi", "lfm"])
+@each("syntax", ["hermes", "qwen3-coder", "kimi", "lfm"], meeting="each")
 def test_reading_a_long_call_in_small_pieces_costs_as_much_as_it_is_long(syntax: str, value: str) -> None:
     """Proves: linear, whatever stands in it; what would end it may come with every piece."""
     costs: list[float] = []

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import TOOLS, WRITERS
+from thoroughness import examples
 from turnwise.assembly.response import Assembler
 from turnwise.assembly.text_calls.frames import CallFinder
 from turnwise.testing.wire_conformance import encode_stream, frames_of
@@ -101,7 +102,7 @@ def responses(draw: st.DrawFn, *, in_order: bool) -> Response:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data(), size=st.sampled_from([1, 5, 1000]))
 def test_a_body_and_its_stream_give_the_same_parts(name: FamilyName, data: st.DataObject, size: int) -> None:
     """Proves: words, reasoning, calls in the text and calls of the response's own come out alike, in the same order, whether

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import TAGGED, TOOLS, WRITERS, Call, read_text
+from thoroughness import examples
 from turnwise.assembly.text_calls.frames import CallFinder
 from turnwise.vocab import FinishReason, Message, PartDone, Text, TextDelta, calls_of
 
@@ -52,7 +53,7 @@ prose = st.lists(pieces_of_prose, max_size=6).map("".join)
 
 
 @each_tagged
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(before=prose, after=prose, in_one=st.booleans())
 def test_a_value_that_closes_its_call_never_runs_cut_off(syntax: str, before: str, after: str, in_one: bool) -> None:
     """Proves: whatever stands around the closing marks in the value, a call runs with all of it or not at all."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import read_text
+from thoroughness import examples
 from turnwise.vocab import calls_of
 
 CALL = '{"name": "read", "arguments": {"path": "notes.txt"}}'
@@ -74,7 +75,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(options=st.dictionaries(st.sampled_from(["path", "content", "options"]), values, max_size=3))
 def test_a_python_dict_between_the_marks_of_hermes_runs(options: dict[str, object]) -> None:
     """Proves: the call has the value that Python gives the dict. Source: Hermes-Function-Calling `utils.py`, which reads it with

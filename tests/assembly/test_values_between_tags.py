@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import read_text
+from thoroughness import examples
 from turnwise.vocab import ToolSpec
 
 BLOCKS = {
@@ -168,7 +169,7 @@ _SCHEMAS = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(_SCHEMAS, st.sampled_from(VALUES))
 def test_the_value_fits_wherever_a_reading_of_it_fits(parameter: object, text: str) -> None:
     """Proves: for any schema, with the validator as the judge: a string, or the JSON that it holds, and the one that fits."""

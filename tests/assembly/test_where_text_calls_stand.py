@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from text_calls import WRITERS, Reading, harmony, qwen_coder, read_text
+from thoroughness import examples
 from turnwise.assembly.text_calls import tags as thinking
 from turnwise.vocab import Frame, PartDone, Reasoning, ReasoningDelta, Text, TextDelta
 
@@ -121,7 +122,7 @@ def test_messages_of_harmony_in_other_forms(text: str, states: list[str], words:
 
 
 @each("mark", sorted(thinking.MARKS))
-@each("change", [str, str.upper, str.title])
+@each("change", [str, str.upper, str.title], meeting="each")
 def test_reasoning_of_every_kin_runs_nothing(mark: str, change: "type[str]") -> None:
     """Proves: at the beginning it is reasoning; behind words a call in it is told, closed or not; behind it a call runs."""
     opens, closes = change(mark), change(thinking.MARKS[mark])
@@ -174,6 +175,7 @@ def test_a_call_behind_an_open_thought_is_told_in_every_syntax(syntax: str) -> N
         ('He wrote "', '" there.'),
         ("He wrote “", "”."),
     ],
+    meeting="each",
 )
 def test_a_call_that_is_only_shown_is_text(syntax: str, before: str, after: str) -> None:
     """Proves: what HTML shows or hides, examples and quotations; a call behind them runs."""
@@ -227,7 +229,7 @@ tags = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(parts=st.lists(tags, max_size=8), cuts=st.lists(st.integers(0, 80), max_size=4))
 def test_pieces_change_nothing_of_where_a_call_stands(parts: Sequence[str], cuts: Sequence[int]) -> None:
     """Proves: tags that are cut in two, behind code and in it."""
@@ -237,7 +239,7 @@ def test_pieces_change_nothing_of_where_a_call_stands(parts: Sequence[str], cuts
     assert read_text(pieces).outcome == read_text(text).outcome == read_text(list(text)).outcome
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(parts=st.lists(tags, max_size=8))
 def test_a_call_behind_tags_runs_or_is_told_or_stands_in_what_is_closed(parts: Sequence[str]) -> None:
     """Proves: no tag makes a call vanish: outside of code it runs, is told, or its tag is closed behind it."""

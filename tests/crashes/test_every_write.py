@@ -16,6 +16,7 @@ from crashes.dying import Ended, Order
 from crashes.dying_processes import Processes, dying_processes
 from crashes.turns import EFFECTS, KINDS, TELLING, World, all_scripts
 from terminal.running import running_lab
+from thoroughness import rounds
 from turnwise import Journal
 from turnwise.agent.resume_lookup import read_session
 from turnwise.base.clock import SystemClock
@@ -29,7 +30,7 @@ from turnwise.vocab import Message, Text, ToolCall, ToolResult
 
 EVERY = 5  # in the usual run one of so many places of each kind; the wide one takes all
 MOST_WRITES = 200
-MOMENTS = int(os.environ.get("TURNWISE_CRASH_MOMENTS", "60"))
+MOMENTS = int(os.environ.get("TURNWISE_CRASH_MOMENTS") or len(rounds(60, check=6)))
 LONGEST_US = (
     60_000  # a turn of these takes about half of it on a quiet machine; a later kill finds it ended, which is fine
 )

@@ -8,6 +8,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turnwise.endpoints.bounded_connector import MOST_AT_ONCE, ChunkedCoding, leading_chunks, single_chunk
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -70,7 +71,7 @@ class Reading:
         return self.said, self.body.is_eof(), self.is_broken
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(reads=bodies())
 def test_a_parser_that_misses_whole_chunks_reads_the_rest_as_before(reads: list[bytes]) -> None:
     """Proves: what the body says, its end and its faults are those that aiohttp's parser alone finds."""

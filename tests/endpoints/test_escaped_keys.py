@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from endpoints.test_quoted_keys import Says
 from flat_agents import flat_agent
 from tables import each
+from thoroughness import examples
 from turnwise.endpoints.key_hiding import HIDDEN, TELLTALE, WordsHider, forms_of, hide_forms, plain, plain_spans
 from turnwise.vocab import TextDelta
 
@@ -91,7 +92,7 @@ def test_an_escaped_base64_of_a_key_is_hidden(slash: str) -> None:
     assert "+fn5+fn5" not in hide_forms(f"Basic {whole.replace('/', slash)}.", forms=forms_of(key))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(MIXABLE, st.randoms(use_true_random=False), st.booleans())
 def test_any_key_in_any_spelling_is_hidden_whole(key: str, chance: Random, is_cut: bool) -> None:
     """Property: each character in an escape of its own, and a quote that is cut short after twelve characters or later."""
@@ -100,7 +101,7 @@ def test_any_key_in_any_spelling_is_hidden_whole(key: str, chance: Random, is_cu
     assert hide_forms(said, forms=forms_of(key)) == f"key: {HIDDEN}"
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(KEYS, st.lists(st.sampled_from(LAYERS), max_size=3))
 def test_any_key_that_is_encoded_as_a_whole_is_hidden(key: str, layers: list[Callable[[str], str]]) -> None:
     """Property: one encoding in another, as a gateway's log in a provider's error; also keys that look like escapes."""
@@ -110,7 +111,7 @@ def test_any_key_that_is_encoded_as_a_whole_is_hidden(key: str, layers: list[Cal
     assert hide_forms(f"key: {said} .", forms=forms_of(key)) == f"key: {HIDDEN} ."
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(
     st.lists(st.sampled_from(["sk-very", KEY, "50%", "a\\b", "AT&T", " ", "é\n", KEY[:15]]), max_size=5), st.randoms()
 )

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text_calls import TOOLS, WRITERS
+from thoroughness import examples
 from turnwise.assembly.response import Assembler
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.assembly.text_calls.frames import CallFinder
@@ -131,7 +132,7 @@ def joined(frames: Sequence[Frame]) -> list[Frame]:
     return found
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(frames=responses, sizes=st.lists(st.integers(1, 40), max_size=40))
 def test_frames_that_come_together_are_read_as_one_after_another(frames: list[Frame], sizes: list[int]) -> None:
     """Proves: the short ways of words and of a response's own calls take nothing from what is found (issue 16, "Cost stays

@@ -136,7 +136,7 @@ async def read_in_turns(upstream: FamilyName, chunks: Sequence[bytes]) -> list[l
 
 @pytest.mark.promise("wait:stream")
 @each("upstream", FAMILIES)
-@each("size", [10_000_000, 200])
+@each("size", [10_000_000, 200], meeting="each")
 async def test_a_turn_of_the_event_loop_reads_a_portion_of_a_stream(upstream: FamilyName, size: int) -> None:
     """3,000 calls that are there at once, in one chunk or in many."""
     stream = stream_of_calls(upstream, 3000)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from endpoints.test_aiohttp_transport import raw, request
+from thoroughness import examples
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.transport import HttpReply
 from turnwise.errors import ProviderFault
@@ -61,7 +62,7 @@ async def read(reply: HttpReply, *, most: int) -> tuple[bytes, bool]:
     return b"".join(found), False
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     pieces=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=12),
     cuts=st.lists(st.integers(0, 600), max_size=12),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from flat_agents import flat_agent
 from journal.ledgered import FAMILIES
 from tables import each
+from thoroughness import examples
 from turnwise import Journal
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.endpoints import Endpoint, Secret
@@ -102,7 +103,7 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(PIECES, st.randoms(use_true_random=False))
 def test_words_are_the_same_however_they_are_cut(parts: list[str], chance: object) -> None:
     """Property: what is shown of a text in deltas is what is kept of it whole, or differs in hidden places only; no key in it."""

@@ -45,7 +45,7 @@ def expected(name: str, *, upstream: str) -> Response:
 
 @pytest.mark.promise("heal:every-case")
 @each("client", FAMILIES)
-@each(("name", "upstream"), SPOKEN)
+@each(("name", "upstream"), SPOKEN, meeting="each")
 def test_all_judges_understand_every_case(name: str, upstream: str, client: str) -> None:
     """The right calls and text, a finish reason that is true, nothing to mend, and one request."""
     want = expected(name, upstream=upstream)

@@ -61,7 +61,7 @@ def one_error(answer: Answer, *, client: str) -> Fault:
 
 @pytest.mark.promise("heal:every-case")
 @each(("upstream", "client"), PAIRS)
-@each("name", list(REFUSED))
+@each("name", list(REFUSED), meeting="each")
 def test_a_failure_before_the_first_word_is_an_answer_with_its_status(name: str, upstream: str, client: str) -> None:
     """It is asked for again where that may help; then the client gets the error in its own family's form."""
     requests, kind = REFUSED[name]
@@ -97,7 +97,7 @@ def test_an_answer_that_breaks_off_for_good_ends_with_one_error(name: str, upstr
 
 @pytest.mark.promise("heal:every-case")
 @each(("upstream", "client"), [pair for pair in PAIRS if pair[0] != "gemini"])
-@each("name", ["writer-file", "writer-false-finish", "writer-beside-read"])
+@each("name", ["writer-file", "writer-false-finish", "writer-beside-read"], meeting="each")
 def test_a_cut_call_arrives_whole(name: str, upstream: str, client: str) -> None:
     """The upstream's limit falls in a file of 40 KB: the rest is asked for before the client sees an end, and joined."""
     answer = relayed(ask(name), upstream=upstream, client=client)

@@ -10,6 +10,7 @@ import pytest
 from gateway.calling import call_of, upstream_at
 from gateway.relayed import FAMILIES, Gathered
 from lab.failing import DEADLINES, settled
+from thoroughness import spread
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.gateway.doors import ClientGone
 from turnwise.gateway.service import RelayService, ServiceMeans
@@ -40,7 +41,7 @@ def no_collector() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_collector")
-@pytest.mark.parametrize("model", ENDS)
+@pytest.mark.parametrize("model", spread(ENDS, one_of=3, name="answers that are freed"))
 @pytest.mark.parametrize("upstream", FAMILIES)
 def test_an_answer_that_is_over_is_freed_without_the_collector(upstream: FamilyName, model: str) -> None:
     """Streamed and not, for a client of each family: four answers of 64 MB stayed until the next search, 2.4 GB of them."""

@@ -129,7 +129,7 @@ def without(call: ClientCall, name: str) -> ClientCall:
 
 @pytest.mark.promise("bill:wire")
 @each("upstream", FAMILIES)
-@each("client", FAMILIES)
+@each("client", FAMILIES, meeting="each")
 def test_each_field_that_was_sent_is_in_every_further_body(client: FamilyName, upstream: FamilyName) -> None:
     """Over every purpose, every edit of a route, and what clients ask for; streamed and whole."""
     wrong: dict[str, list[str]] = {}

@@ -73,7 +73,7 @@ def asked(client: FamilyName, model: str, *, upstream: FamilyName, stream: bool 
 
 @pytest.mark.promise("heal:generation")
 @each("client", FAMILIES)
-@each("model", GENERATIONS)
+@each("model", GENERATIONS, meeting="each")
 def test_no_generation_refuses_what_an_old_client_asks(model: str, client: FamilyName) -> None:
     """Every cell is answered with one request; what a Claude model refuses is named in the header."""
     upstreams: tuple[FamilyName, ...] = ("anthropic_messages",)

@@ -16,6 +16,7 @@ from journal.test_never_left import Shaky
 from lab.failing import settled
 from lab.test_fault_schedules import drawn_script
 from tables import each
+from thoroughness import rounds
 from turnwise import Agent, Journal, MaxCost, MaxRequests, ModelLimits, Prices, RunResult, read_prices
 from turnwise.endpoints.transport import Transport
 from turnwise.journal.ledger import LedgerEntry
@@ -82,12 +83,12 @@ def assert_requests_billed(result: RunResult, bill: Sequence[Billed], *, seed: o
 
 @pytest.mark.promise("bill:wire", "bill:plans")
 @each("plan", get_args(Plan))
-@each("family", FAMILIES)
+@each("family", FAMILIES, meeting="each")
 async def test_each_price_is_the_labs_or_unknown(family: str, plan: Plan) -> None:
     """Property: seeded schedules of faults, retries and fallbacks, of connections that never come up and turns that are
     cancelled, with usage of every shape, searches and cached tokens; in the result and in the journal."""
     known = rows = 0
-    for seed in range(SEEDS):
+    for seed in rounds(SEEDS, check=30):
         chance = random.Random(f"{family} {plan} {seed}")
         scripts = [drawn_script(chance, name=name) for name in ("script", "other")]
         transport, provider, received = billing_lab(scripts, plan=plan, shapes=SHAPES, chance=chance)
@@ -128,7 +129,11 @@ def agent_of(family: str, name: str, *, transport: Transport, **options: object)
 @pytest.mark.promise("bill:wire", "bill:plans")
 @each("family", FAMILIES)
 @each("plan", ["tokens", "step"])
-@each("name", ["writer-file", "writer-answer", "empty-answer", "cut-call", "retry-after-split", "plain-answer"])
+@each(
+    "name",
+    ["writer-file", "writer-answer", "empty-answer", "cut-call", "retry-after-split", "plain-answer"],
+    meeting="each",
+)
 async def test_continuations_and_further_answers_are_billed_as_the_lab_bills_them(
     family: str, name: str, plan: Plan
 ) -> None:
@@ -157,11 +162,11 @@ async def test_continuations_and_further_answers_are_billed_as_the_lab_bills_the
 
 @pytest.mark.promise("bill:wire", "bill:plans")
 @each("plan", ["tokens", "step"])
-@each("family", FAMILIES)
+@each("family", FAMILIES, meeting="each")
 async def test_sub_agents_are_billed_as_the_lab_bills_them(family: str, plan: Plan) -> None:
     """In the root's ledger, with the retry of one of them."""
     scripts = [DELEGATES, *[builtin_scripts()[name] for name in ("plain-answer", "fault-once-503")]]
-    for seed in range(20):
+    for seed in rounds(20, check=6):
         chance = random.Random(f"{family} {seed}")
         transport, provider, _ = billing_lab(scripts, plan=plan, shapes=SHAPES, chance=chance, turns="each model")
         clock = FakeClock(now=1_700_000_000)

@@ -97,7 +97,7 @@ def test_a_request_with_every_field_that_is_judged_passes(family: str) -> None:
     assert refusal_of(family, WHOLE[family]) is None
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=examples(400), deadline=None, derandomize=True)
 @given(family=st.sampled_from(sorted(JUDGES)), drawn=st.data())
 def test_any_json_gets_an_answer(family: str, drawn: st.DataObject) -> None:
     """Proves: arbitrary bodies, and sound ones with something bent in them, are answered or refused and never break the lab."""

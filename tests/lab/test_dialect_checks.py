@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turnwise.lab.raw import parse
 from turnwise.lab.strict.dialects import (
     ContentCheck,
@@ -24,7 +25,7 @@ from turnwise.lab.strict.dialects import (
 )
 
 ROLES = ("system", "user", "assistant", "tool")
-drawn = settings(max_examples=200, deadline=None, derandomize=True)
+drawn = settings(max_examples=examples(200), deadline=None, derandomize=True)
 roles = st.sampled_from(ROLES)
 CONTENTS: list[Any] = [
     None,

@@ -14,6 +14,7 @@ from lab.dialect_bodies import ALSO_THE_FAMILYS, ASKED, REFUSED, TAKEN, chat
 from lab.judging import refusal_of
 from lab.test_any_body import SCRIPTS, WHOLE, bent
 from tables import each
+from thoroughness import examples
 from turnwise.errors import CallerError
 from turnwise.lab import Lab
 from turnwise.lab.families import route
@@ -249,7 +250,7 @@ def test_a_lab_without_a_profile_judges_as_before() -> None:
         Lab(profile="moonshine")
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(name=st.sampled_from(sorted(DIALECTS)), drawn=st.data())
 def test_any_json_gets_an_answer_of_every_server(name: str, drawn: st.DataObject) -> None:
     """Proves: no body breaks a rule's check: it is answered or refused with the status of a rule or of the family."""

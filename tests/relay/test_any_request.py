@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from relay.asking_relay import FAMILIES, MODELS, PROFILES, ask, path_of
 from relay.test_crossing import full
+from thoroughness import examples
 from turnwise.lab.strict import check
 from turnwise.relay.client_request import RequestRefused, read_client_request, refusal_answer
 from turnwise.relay.terms import RouteTerms
@@ -147,7 +148,7 @@ def conversations(draw: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("target", FAMILIES)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(messages=conversations())
 def test_any_whole_conversation_is_taken_and_comes_back_as_it_was(target: str, messages: list[dict[str, Any]]) -> None:
     """Chat Completions to each family, where the strict judge takes it, and back: the same messages."""

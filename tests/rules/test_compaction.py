@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairing import pairing_faults
+from thoroughness import examples
 from turnwise.rules.budget import PromptSize, measured, message_bytes
 from turnwise.rules.compaction import (
     BEGINNING_LEFT_OUT,
@@ -314,7 +315,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 @pytest.mark.promise("cut:budget", "step:history-healed")
 @given(histories(), st.integers(2_000, 60_000), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_whatever_the_history_pairs_stay_pairs_and_it_shrinks_or_says_so(
     messages: list[Message], capacity: int, overflowed: bool
 ) -> None:
@@ -366,7 +367,7 @@ def test_whatever_the_history_pairs_stay_pairs_and_it_shrinks_or_says_so(
 
 @pytest.mark.promise("cut:budget")
 @given(histories(), st.integers(2_000, 60_000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_compacting_ends(messages: list[Message], capacity: int) -> None:
     """Applied again and again it fits, or says that it cannot: every round shrinks, and each summary takes up a message at
     least, so there are no more of them than messages (many under a window that is small for them: docs/limits.md)."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tables import each
+from thoroughness import examples
 from turnwise.rules.continuation import (
     MAX_HELD,
     MIN_HELD,
@@ -122,7 +123,7 @@ def continued(wanted: str, *, kind: PartialKind, cut_at: int, per_reply: int, ho
 
 
 @pytest.mark.promise("cut:continued")
-@settings(max_examples=900)
+@settings(max_examples=examples(900))
 @given(
     seed=st.integers(0, 10**6),
     pieces=st.integers(1, 60),
@@ -149,7 +150,7 @@ def test_stitched_arguments_are_the_wanted_ones_or_none(
 
 
 @pytest.mark.promise("cut:text-continued")
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(
     seed=st.integers(0, 10**6),
     pieces=st.integers(1, 60),

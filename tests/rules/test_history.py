@@ -5,6 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from thoroughness import examples
 from turnwise.rules.history import BEGINNING_MISSING, NO_RESULT, heal, unique_id
 from turnwise.rules.schema import decode_strictly
 from turnwise.vocab import (
@@ -256,7 +257,7 @@ histories = st.lists(
 
 
 @pytest.mark.promise("step:history-healed")
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(given_=histories, family=st.sampled_from(["openai_chat", "openai_responses", "anthropic_messages", "gemini"]))
 def test_healing_twice_changes_nothing_more(given_: list[Message], family: str) -> None:
     """Healed history is sound, so the next turn begins with the same bytes."""
@@ -343,7 +344,7 @@ odd_histories = st.lists(pieces, max_size=4).map(lambda found: tuple([message fo
 
 
 @pytest.mark.promise("step:history-healed")
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@settings(max_examples=examples(1000), deadline=None, derandomize=True)
 @given(
     given_=odd_histories,
     family=st.sampled_from(["openai_chat", "openai_responses", "anthropic_messages", "gemini"]),
@@ -380,7 +381,7 @@ argument_texts = st.one_of(
 
 
 @pytest.mark.promise("step:history-healed")
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(text=argument_texts)
 @example(text='{"a":1e999}')
 def test_arguments_stay_where_strict_json_reads_an_object(text: str) -> None:

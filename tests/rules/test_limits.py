@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tables import each
+from thoroughness import examples
 from turnwise.rules.budget import message_bytes
 from turnwise.rules.last_step import EMPTY_AGAIN, SYNTHESIS
 from turnwise.rules.limits import (
@@ -113,7 +114,7 @@ def test_what_is_over_stays_over(limit: Limit, spent: Spent, more: Spent) -> Non
 
 
 @pytest.mark.promise("end:budget")
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(limit=limits, costs=st.lists(st.tuples(amounts, amounts), min_size=1, max_size=30))
 def test_a_turn_that_keeps_its_pace_has_its_answer_within_the_limit(
     limit: Limit, costs: list[tuple[Spent, Spent]]

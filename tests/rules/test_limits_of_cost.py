@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turnwise.errors import CallerError
 from turnwise.rules.limits import (
     ANSWER_TOKENS,
@@ -98,7 +99,7 @@ def test_no_request_costs_more_than_was_projected(row: PriceRow, usage: Usage, b
 
 
 @pytest.mark.promise("end:budget")
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     row=rows,
     limit=st.decimals(Decimal("0.000001"), 2, places=6).map(MaxCost),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tables import each
+from thoroughness import examples
 from turnwise.rules.loops import (
     BROKEN_STEPS,
     POLLS,
@@ -158,7 +159,7 @@ class Jobs:
 
 
 @pytest.mark.promise("loop:polling")
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.integers(1, RUNS - 1), min_size=1, max_size=3))
 def test_jobs_that_are_asked_in_rotation_may_stay_as_they_are_for_as_many_looks_as_one_job(patience: list[int]) -> None:
     """Proves: one to three jobs whose state changes with every fourth look at the latest are looked at until the cap of polling,
@@ -462,7 +463,7 @@ def numbered(asked: list[list[ToolCall]]) -> list[list[ToolCall]]:
     ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(asked=sequences)
 def test_the_guard_is_small_plain_data_that_repeats_itself(asked: list[list[ToolCall]]) -> None:
     """Proves: whatever was asked, its state is three steps, encodes and decodes equal, and is a function of the events."""
@@ -473,7 +474,7 @@ def test_the_guard_is_small_plain_data_that_repeats_itself(asked: list[list[Tool
 
 
 @pytest.mark.promise("loop:repeat", "loop:cycle")
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(asked=sequences, period=st.integers(1, 3), repeated=st.lists(arrived, min_size=3, max_size=3))
 def test_no_circle_outlasts_the_guard(asked: list[list[ToolCall]], period: int, repeated: list[ToolCall]) -> None:
     """Proves: whatever went before, a circle of up to three steps is over within five rounds and the steps from memory."""
@@ -482,7 +483,7 @@ def test_no_circle_outlasts_the_guard(asked: list[list[ToolCall]], period: int, 
 
 
 @pytest.mark.promise("loop:polling")
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(beside=st.lists(arrived, max_size=2), period=st.integers(1, 3))
 def test_a_call_that_is_lost_on_the_way_is_no_circle_of_the_model(beside: list[ToolCall], period: int) -> None:
     """Proves: a gateway that breaks each attempt is not blamed on the model, alone or beside other calls; only the cap of calls
@@ -495,7 +496,7 @@ def test_a_call_that_is_lost_on_the_way_is_no_circle_of_the_model(beside: list[T
 
 
 @pytest.mark.promise("loop:polling")
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(asked=sequences)
 def test_nothing_is_remembered_while_results_change(asked: list[list[ToolCall]]) -> None:
     """Proves: a call whose result changes each time always runs."""

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tables import each
+from thoroughness import examples
 from turnwise.rules.names import Corrected, KnownName, Suggested, bare, distance, judge_name
 from turnwise.vocab import Repair
 
@@ -136,7 +137,7 @@ def counted(one: str, other: str) -> int:
     return min(ways)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(one=st.text("abc", max_size=5), other=st.text("abc", max_size=5))
 def test_the_distance_is_the_textbooks(one: str, other: str) -> None:
     """Proves: shortcuts change nothing below the limit."""

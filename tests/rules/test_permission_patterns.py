@@ -10,6 +10,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tables import each
+from thoroughness import examples
 from turnwise.errors import CallerError
 from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permissions import Policy, judge_permission, plain_path
@@ -85,7 +86,7 @@ def written_paths(draw: st.DrawFn) -> tuple[str, str]:
     return root + written, os.path.normpath(home + meant + below)
 
 
-@settings(max_examples=1500, deadline=None, derandomize=True)
+@settings(max_examples=examples(1500), deadline=None, derandomize=True)
 @given(pair=written_paths())
 @example(pair=("customers//**", "/w/customers/a.csv"))
 @example(pair=("**", "/w"))
@@ -99,7 +100,7 @@ def test_a_prohibition_matches_what_was_plainly_written(pair: tuple[str, str]) -
     assert verdict(written, path=meant.upper()) == "deny"
 
 
-@settings(max_examples=1500, deadline=None, derandomize=True)
+@settings(max_examples=examples(1500), deadline=None, derandomize=True)
 @given(written=st.text(alphabet="ab/.*?\\ ~[]{}!$\0\n-", min_size=1, max_size=9))
 def test_every_pattern_that_is_accepted_matches_something(written: str) -> None:
     """Proves: a pattern is refused with its place, or there is a path that it matches; none protects nothing."""
@@ -118,7 +119,7 @@ def test_every_pattern_that_is_accepted_matches_something(written: str) -> None:
 WORDS = st.text(alphabet="abA1=-_./:@%+,^ '\"*?[]{}~#!$;|&<>()\\\n\t", min_size=1, max_size=6)
 
 
-@settings(max_examples=800, deadline=None, derandomize=True)
+@settings(max_examples=examples(800), deadline=None, derandomize=True)
 @given(words=st.lists(WORDS, min_size=1, max_size=3))
 @example(words=["A=1", "x"])
 @example(words=["git", "push", "**"])

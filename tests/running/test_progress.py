@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flat_agents import flat_agent
+from thoroughness import examples
 from turnwise import ToolCall, ToolFinished, ToolStarted, tool
 from turnwise.agent.run_options import RunOptions
 from turnwise.running.runner import Runner
@@ -44,7 +45,7 @@ def test_the_last_line_that_says_something_is_told(output: bytes, line: str) -> 
     assert last_line(output) == line
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(chunks=st.lists(st.binary(max_size=40), max_size=20))
 def test_any_output_has_one_short_line(chunks: list[bytes]) -> None:
     """Proves: whatever bytes a command says, in whatever pieces, what is told is one line of a bounded length."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from emulator import Tty
 from tables import each
+from thoroughness import examples
 from turnwise.coding_agent.progress_line import WaitBounds
 from turnwise.coding_agent.text import clean_answer
 from turnwise.running.watcher_events import AttemptDiscarded, FrameSeen, RequestStarted, TurnFinished
@@ -74,7 +75,7 @@ def letters(text: str) -> Counter[str]:
     return Counter([char for char in text if char.isalpha()])
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(pieces=PIECES, cut=st.integers(1, 9))
 def test_an_answer_looks_the_same_however_it_comes(pieces: list[str], cut: int) -> None:
     """Proves: piece by piece, character by character or at once, the same stands there: nothing is drawn twice or left over."""
@@ -85,7 +86,7 @@ def test_an_answer_looks_the_same_however_it_comes(pieces: list[str], cut: int) 
     assert letters(whole) == letters(text)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(pieces=PIECES, columns=st.integers(1, 60), lines=st.integers(1, 12), moves=st.randoms(use_true_random=False))
 def test_no_letter_is_lost_at_any_size(pieces: list[str], columns: int, lines: int, moves: random.Random) -> None:
     """Proves: in a window of any size, which is resized, with notes in between: every letter is there, once."""

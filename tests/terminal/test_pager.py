@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turnwise.running.watcher_events import FrameSeen, RequestStarted
 from turnwise.terminal.pager import Pages
 from turnwise.terminal.screen import Screen
@@ -16,7 +17,7 @@ LINES = st.lists(st.text(alphabet="ab é日本\t-+@x", max_size=60), max_size=30
 
 
 @pytest.mark.promise("safe:seen")
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(lines=LINES, columns=st.integers(2, 90), height=st.integers(1, 12))
 def test_no_character_is_lost_between_the_pages(lines: list[str], columns: int, height: int) -> None:
     """Proves (issue 13, 9): page after page, all of every line comes by, in order, at any width; a row fits the screen."""

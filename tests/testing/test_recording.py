@@ -70,7 +70,7 @@ async def record(path: Path, *replies: Reply, asked: HttpRequest | None = None) 
 
 @each("script", ["plain-answer", "cut-call", "writer-file", "limited-once", "fault-once-reset"])
 @each("stream", [True, False])
-@each("family", FAMILIES)
+@each("family", FAMILIES, meeting="each")
 async def test_a_recorded_run_plays_again_as_it_went(family: str, stream: bool, script: str, tmp_path: Path) -> None:
     """Over real HTTP, with a cut call that is continued, an error before the answer, and a connection that breaks: text,
     messages, usage, requests and repairs are those of the live run, and the provider is gone."""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turnwise.endpoints.transport import HttpRequest
 from turnwise.replay.stand_ins import StandIns
 from turnwise.testing import Recording, Reply, ScriptedTransport
@@ -140,7 +141,7 @@ def response_of(family: str, pieces: Sequence[bytes]) -> Response:
 
 
 @pytest.mark.parametrize("family", MODULES)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     secret=st.sampled_from((*OWN, *SHAPED)),
     blocks=st.lists(said, min_size=1, max_size=2),

@@ -21,7 +21,7 @@ from turnwise.vocab import Message, StopReason, Text, text_of
     "step:every-call-answered", "step:history-healed", "end:never-empty", "end:reason", "end:cap", "end:no-prefill"
 )
 @pytest.mark.promise("cut:never-run", "step:incomplete-response", "keep:replay", "step:prefix-stable", "end:budget")
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=examples(400), deadline=None, derandomize=True)
 @given(started=starts, data=st.data())
 def test_every_sequence_ends_with_an_answer_a_reason_and_all_calls_answered(
     started: TurnStarted, data: st.DataObject
@@ -31,7 +31,7 @@ def test_every_sequence_ends_with_an_answer_a_reason_and_all_calls_answered(
     Judged(started, data=data).play()
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(started=starts, data=st.data())
 def test_a_turn_killed_anywhere_leaves_a_session_that_goes_on(started: TurnStarted, data: st.DataObject) -> None:
     """The fold of any prefix of a journal needs no result to be invented, whatever was at hand (kill -9), and holds every
@@ -57,7 +57,7 @@ def test_a_turn_killed_anywhere_leaves_a_session_that_goes_on(started: TurnStart
         assert faults == ()
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(first=starts, second=starts, data=st.data())
 def test_the_fold_of_two_turns_is_what_they_added(first: TurnStarted, second: TurnStarted, data: st.DataObject) -> None:
     """Each turn starts from what the one before it carries on, and is folded to what it added."""
@@ -68,7 +68,7 @@ def test_the_fold_of_two_turns_is_what_they_added(first: TurnStarted, second: Tu
     assert session_messages([judged.events, then.events]) == (*messages, *second.history, *then.turn.added)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(started=starts, data=st.data())
 def test_a_turn_is_plain_data(started: TurnStarted, data: st.DataObject) -> None:
     """Encoded and decoded in mid-way it is equal, and gives the same commands."""

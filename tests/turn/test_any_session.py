@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turn.drawn import OFFERS, policies, starts
 from turn.drawn_events import draw_approvals
 from turn.judged import Judged, results_of
@@ -62,7 +63,7 @@ def next_turn(
 
 
 @pytest.mark.promise("step:every-call-answered", "keep:replay", "wait:ask")
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=examples(250), deadline=None, derandomize=True)
 @given(started=starts, policy=policies, data=st.data())
 def test_any_session_of_waiting_resumed_and_killed_turns_holds(
     started: TurnStarted, policy: Policy, data: st.DataObject

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from thoroughness import examples
 from turn.playing import ASK, CONFIG, Played, call, play, results_in, says
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.permission_facts import CallFacts, PathFact
@@ -174,7 +175,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(given=st.dictionaries(st.text(max_size=6), values, max_size=4), data=st.data())
 def test_parameters_count_only_when_they_are_whole(given: dict[str, object], data: st.DataObject) -> None:
     """Whatever the place of the cut: what is found is a beginning of the parameters, each with its own value."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tables import each
+from thoroughness import examples
 from turn.limited_world import BY_REQUEST, BY_TOKEN, LIMITED, Move, Trouble, World, spent
 from turn.playing import Played
 from turn.test_output import OUTPUT
@@ -80,7 +81,7 @@ def played(
 
 
 @pytest.mark.promise("end:budget")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     moves=MOVES,
     limits=st.lists(st.one_of(*SIZES.values()), min_size=1, max_size=3),
@@ -144,7 +145,7 @@ def was_silent(game: Played, *, world: World, limit: Limit) -> bool:
 
 
 @pytest.mark.promise("end:budget")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     kind=st.sampled_from(sorted(SIZES)),
     draw=st.data(),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tables import each
+from thoroughness import examples
 from turn.playing import ASK, CONFIG, PATH, call, cut, done, results_in, says
 from turn.test_retrying import BUSY, RETRIES, STORY, asked, play, waited
 from turnwise.rules.arguments import LOST_CALL
@@ -278,7 +279,7 @@ responses = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(script=st.lists(responses, min_size=30, max_size=30), max_steps=st.integers(1, 6))
 def test_no_sequence_of_losses_costs_more_than_two_requests(script: list[Response], max_steps: int) -> None:
     """Proves: whatever is lost when, nothing runs of it, each call has its one result, and a complete answer lost nothing."""

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from thoroughness import examples
 from turn.playing import READ, Played, call, play, results_in, says
 from turn.test_script_phase import SCRIPTED, program, script
 from turn.test_tool_call_limit import TASK, limited, ran
@@ -74,7 +75,7 @@ def test_a_call_without_an_answer_waits_on_under_a_limit_that_is_used_up() -> No
 
 
 @pytest.mark.promise("end:budget", "wait:ask", "step:every-call-answered")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     verdicts=st.lists(st.sampled_from(["allow", "deny", "later", ""]), min_size=1, max_size=6), most=st.integers(1, 4)
 )
@@ -123,7 +124,7 @@ def test_a_call_that_a_hook_denies_leaves_its_place_to_the_next() -> None:
 
 
 @pytest.mark.promise("end:budget", "step:every-call-answered")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     fates=st.lists(
         st.sampled_from(["runs", "denied", "answered", "broken", "forbidden", "unfit"]), min_size=1, max_size=8
@@ -202,7 +203,7 @@ def test_the_place_of_a_sub_agent_that_does_not_start_goes_to_the_next_call() ->
 
 
 @pytest.mark.promise("end:budget", "step:every-call-answered")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(kinds=st.lists(st.booleans(), min_size=1, max_size=8), most=st.integers(1, 12), subagents=st.integers(0, 3))
 def test_sub_agents_and_the_calls_beside_them_stay_within_the_limit(
     kinds: list[bool], most: int, subagents: int

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turn.drawn import OFFERS, starts
 from turn.judged import Judged
 from turn.playing import ASK, CONFIG, PATH, READ, SCRIPT, WRITE, Played, call, play, results_in, says, session_messages
@@ -306,7 +307,7 @@ class Scripted(Judged):
             super().step()
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(started=starts, data=st.data())
 def test_every_sequence_with_programs_ends_with_all_calls_answered(started: TurnStarted, data: st.DataObject) -> None:
     """Proves: whatever programs call and whenever they are interrupted, nothing runs twice or unjudged, each call of the

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tables import each
+from thoroughness import examples
 from turn.drawn import starts
 from turn.drawn_events import next_event
 from turnwise.turn.commands import FinishTurn, RunTools
@@ -69,7 +70,7 @@ def told_apart(data: st.DataObject, event: ToolsFinished, *, running: RunTools) 
 
 
 @pytest.mark.promise("step:every-call-answered", "keep:replay")
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(started=starts, data=st.data())
 def test_calls_that_end_one_by_one_lead_to_the_same_commands(started: TurnStarted, data: st.DataObject) -> None:
     """Whatever the turn: with its ends told apart it goes on as with all results at once, and its journal leads there again."""

@@ -5,6 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from thoroughness import examples
 from turn.limited_world import LIMITED, Move, World
 from turn.playing import ASK, CLIENT, CONFIG, READ, Played, call, done, play, results_in, says
 from turn.test_verdicts import HELD, allow
@@ -181,7 +182,7 @@ FORMULAS = st.recursive(
 
 
 @pytest.mark.promise("end:budget")
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(limit=FORMULAS, responses=st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0.0, 1.0, 30.0])), max_size=6))
 @example(limit=MaxToolCalls(3) & MaxRequests(1), responses=[(5, 0.0)])
 @example(limit=MaxToolCalls(3) & MaxWallTime(10.0), responses=[(5, 100.0)])

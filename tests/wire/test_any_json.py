@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tables import each
+from thoroughness import examples
 from turnwise.assembly.response import Assembler
 from turnwise.testing.wire_conformance import assemble
 from turnwise.vocab import FinishReason, Mended, Repair, text_of
@@ -292,7 +293,7 @@ def event(value: Json, name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(draw=st.data())
 def test_no_stream_makes_a_decoder_raise(name: str, draw: st.DataObject) -> None:
     """Any value of any chunk may be any JSON, or gone; the frames that come of it can be assembled."""
@@ -307,7 +308,7 @@ def test_no_stream_makes_a_decoder_raise(name: str, draw: st.DataObject) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(draw=st.data())
 def test_no_body_makes_a_decoder_raise(name: str, draw: st.DataObject) -> None:
     """The same for whole bodies."""

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from thoroughness import examples
 from turnwise.lab.caches import PromptCaches
 from turnwise.lab.families import FAMILIES
 from turnwise.vocab import Caching, Message, Opaque, OutputSchema, Request, Text, ToolSpec
@@ -80,7 +81,7 @@ def requests(draw: st.DrawFn) -> Request:
 @pytest.mark.promise("bill:cached")
 @pytest.mark.parametrize("name", KEYED)
 @pytest.mark.parametrize("model", ["turn", "gpt-5.6-turn"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(asked=st.lists(requests(), min_size=2, max_size=5))
 def test_asking_with_a_key_reads_no_less_than_asking_for_nothing(name: str, model: str, asked: list[Request]) -> None:
     """Of any requests in any order, in the lab's caches, which know nothing of how the key is made."""

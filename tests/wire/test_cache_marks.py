@@ -15,6 +15,7 @@ from openai.types.responses import response_create_params as responses_params
 from pydantic import TypeAdapter
 
 from tables import each
+from thoroughness import examples
 from turnwise.lab import strict
 from turnwise.lab.strict.cache_marks import marks_of_chat, marks_of_messages
 from turnwise.vocab import Caching, File, Message, Opaque, Reasoning, Request, Text, ToolCall, ToolResult, ToolSpec
@@ -278,7 +279,7 @@ def walk(value: object) -> None:
 
 @pytest.mark.promise("bill:cached")
 @pytest.mark.parametrize("name", [*ANTHROPIC, *GATEWAYS])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_the_judges_take_our_marks_beside_the_users_own(name: str, data: st.DataObject) -> None:
     """Done-when 2: the lab's strict judges and the official SDKs accept the bodies; never more than four marks, and nothing that
@@ -331,7 +332,7 @@ def odd_requests(draw: st.DrawFn, name: str) -> Request:
 
 @pytest.mark.promise("bill:cached")
 @pytest.mark.parametrize("name", [*ANTHROPIC, *GATEWAYS])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_what_a_provider_takes_it_takes_with_marks(name: str, data: st.DataObject) -> None:
     """Anthropic refuses a mark on an empty text and on thinking, and gateways hand both on. The judges say whether the request

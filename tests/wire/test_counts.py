@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from recordings import five_counts
 from tables import each
+from thoroughness import examples
 from turnwise.assembly.response_reading import read_body
 from turnwise.vocab import Usage
 from turnwise.wire import anthropic_messages, gemini, openai_chat, openai_responses
@@ -266,7 +267,7 @@ def test_whatever_the_usage_says_counts_are_counts(name: str) -> None:
     whether a zero is real, stays the same here."""
     anthropic = name == "anthropic_messages"
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(st.lists(texts(REAL[name], without=("input_tokens",) if anthropic else ()), max_size=5))
     def holds(objects: list[bytes]) -> None:
         read = READERS[name]()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turnwise.vocab import (
     ArgumentsState,
     Caching,
@@ -113,7 +114,7 @@ def with_extra_of(request: Request, *, profile: Profile) -> Request:
 
 
 @each_profile
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(asked=requests())
 def test_bodies_are_the_same_as_those_encoded_anew(profile: Profile, asked: Sequence[Request]) -> None:
     """Whatever the requests in a row have in common, and what `same_bytes` and `changed_at` say of two bodies is true."""

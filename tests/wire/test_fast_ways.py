@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from lab.asking import ask, body_of, path_of
 from recordings import of_family, profile_of
+from thoroughness import examples
 from turnwise.assembly.fast import FastRuns
 from turnwise.assembly.response import Assembler
 from turnwise.lab import builtin_scripts
@@ -254,7 +255,7 @@ def _event(value: bytes, *, named: bool) -> bytes:
 
 @pytest.mark.promise("assembly:split-anywhere", "assembly:lost-piece")
 @each_family
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_drawn_streams_are_read_alike(family: Family, data: st.DataObject) -> None:
     """Proves: whatever follows whatever, in whatever pieces, the two ways say the same."""

@@ -13,6 +13,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 import recordings
+from thoroughness import examples
 from turnwise.testing.wire_conformance import (
     assemble,
     check_response_round_trip,
@@ -326,7 +327,7 @@ def told_by_us(response: Response) -> tuple[object, ...]:
 
 
 @pytest.mark.promise("assembly:stream-equals-body")
-@settings(deadline=None, max_examples=50)  # the package's models are built on first use
+@settings(deadline=None, max_examples=examples(50))  # the package's models are built on first use
 @given(carried_responses())
 def test_the_openai_package_reads_what_we_write(response: Response) -> None:
     """Body and stream, strictly validated; its accumulator finds the same text, refusal, calls, reason and usage.

@@ -12,6 +12,7 @@ from openai.types.chat import completion_create_params
 from pydantic import TypeAdapter
 
 from tables import each
+from thoroughness import examples
 from turnwise.testing.wire_conformance import check_prefix_stable, check_request_round_trip
 from turnwise.vocab import (
     ArgumentsState,
@@ -246,7 +247,7 @@ def test_the_next_steps_body_begins_with_the_bytes_of_this_one(
     check_prefix_stable(FAMILY, request, more[0], profile=profile, later=later)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(carried_requests())
 def test_the_openai_package_takes_every_message_that_we_write(request: Request) -> None:
     """Its own parameter types, validated: messages, tools, tool choice and response format."""

@@ -17,6 +17,7 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from recordings import decode, of_family, profile_of
+from thoroughness import examples
 from turnwise.testing.wire_conformance import as_said, assemble, decode_stream, encode_stream, frames_of
 from turnwise.vocab import (
     ArgumentsState,
@@ -196,7 +197,7 @@ def responses(draw: st.DrawFn) -> Response:
     )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(responses())
 @pytest.mark.promise("assembly:stream-equals-body", "assembly:kinds")
 def test_a_response_survives_as_body_and_as_stream(response: Response) -> None:
@@ -207,7 +208,7 @@ def test_a_response_survives_as_body_and_as_stream(response: Response) -> None:
     assert as_said(assemble(decode_stream(FAMILY, [stream], profile=PROFILE))) == response, stream.decode()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(responses())
 @pytest.mark.promise("assembly:stream-equals-body")
 def test_the_official_client_reads_what_was_meant(response: Response) -> None:

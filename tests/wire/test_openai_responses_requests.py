@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from recordings import of_family
 from tables import each
+from thoroughness import examples
 from turnwise.testing.wire_conformance import check_prefix_stable, check_request_round_trip
 from turnwise.vocab import (
     ArgumentsState,
@@ -197,14 +198,14 @@ def without_losses(request: Request) -> Request:
     return msgspec.structs.replace(request, settings=kept)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(requests())
 def test_encoded_and_decoded_a_request_is_the_same_but_for_the_losses(request: Request) -> None:
     """Every part in its place, every setting; `stop`, `seed` and the reasoning budget are losses of this API."""
     check_request_round_trip(FAMILY, request, profile=PROFILE, expected=without_losses(request))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(requests())
 def test_every_item_that_we_send_is_one_that_the_sdk_knows(request: Request) -> None:
     """openai-python's own types accept the input; its `compaction` and custom fields included."""
@@ -225,7 +226,7 @@ def test_a_refusal_of_another_family_goes_back_as_plain_text() -> None:
 
 
 @pytest.mark.promise("step:prefix-stable")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(requests(), steps())
 def test_a_later_step_begins_with_the_bytes_of_the_one_before(request: Request, more: list[Message]) -> None:
     """Also where tool choice, limits and output change."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from recordings import decode, of_family, profile_of
 from tables import each
+from thoroughness import examples
 from turnwise.testing.wire_conformance import (
     assemble,
     check_endless_line,
@@ -540,7 +541,7 @@ EVENTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(EVENTS, min_size=1, max_size=4), SHAPES)
 def test_no_shape_makes_a_decoder_raise(events: list[dict[str, object]], body: object) -> None:
     """Known words in any places; as a stream, a body, an error and a request."""
@@ -551,7 +552,7 @@ def test_no_shape_makes_a_decoder_raise(events: list[dict[str, object]], body: o
         check_foreign_bytes_never_raise(FAMILY, blob, profile=PROFILE)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.binary(max_size=60))
 def test_no_bytes_make_a_decoder_raise(blob: bytes) -> None:
     """Whatever a socket may hold."""

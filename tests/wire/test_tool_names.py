@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.rules.history import heal
 from turnwise.vocab import (
@@ -65,7 +66,7 @@ def names_in(value: Any) -> list[str]:
 
 @pytest.mark.promise("heal:dialect")
 @pytest.mark.parametrize("row", ROWS)
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, database=None, derandomize=True)
 @given(names=st.lists(NAMES, min_size=1, max_size=4, unique=True))
 def test_a_name_of_another_familys_history_goes_up_fitted_and_stays_as_it_was(row: str, names: list[str]) -> None:
     """Proves: the history that is kept has the names that were said; every body has names that the API and the server take, one

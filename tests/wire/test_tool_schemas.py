@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from lab.public_tools import PUBLIC_SCHEMAS
 from tables import each
+from thoroughness import examples
 from turnwise.lab.strict import check
 from turnwise.lab.strict.dialects import builtin_dialects
 from turnwise.lab.strict.verdicts import Rejected
@@ -105,7 +106,7 @@ def taken(schema: object, value: object) -> bool:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", SCHEMAS)
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, database=None, derandomize=True)
 @given(value=st.dictionaries(st.sampled_from(["a", "b", "title", "task", "root", "type", "anyOf"]), JSON, max_size=3))
 def test_the_copy_takes_all_that_the_tool_takes(name: str, dialect: SchemaDialect, value: dict[str, Any]) -> None:
     """Proves: arguments that fit the tool's schema fit the copy. What the copy says no more stands in the description."""
@@ -145,7 +146,7 @@ VALUES = [
 ]
 
 
-@settings(max_examples=500, deadline=None, database=None, derandomize=True)
+@settings(max_examples=examples(500), deadline=None, database=None, derandomize=True)
 @given(own=ROOT)
 def test_a_folded_union_never_says_what_the_tool_does_not(own: dict[str, Any]) -> None:
     """Proves: whatever choices stand at the root, open or closed, no arguments that fit them fail the copy. Where one choice
@@ -185,7 +186,7 @@ TABLE = st.fixed_dictionaries(
 REFERRING = united(FORM, CONDITION, LINKS[""], UNION, TABLE.map(lambda table: {"$defs": table}))
 
 
-@settings(max_examples=500, deadline=None, database=None, derandomize=True)
+@settings(max_examples=examples(500), deadline=None, database=None, derandomize=True)
 @given(own=REFERRING)
 def test_a_root_that_refers_never_says_what_the_tool_does_not(own: dict[str, Any]) -> None:
     """Proves: a root's reference, over however many others, with properties and unions beside it or at its end, becomes a copy

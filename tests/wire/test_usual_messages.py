@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turnwise.vocab import (
     ArgumentsState,
     File,
@@ -101,7 +102,7 @@ def _marked(part: Part) -> Part:
 
 @pytest.mark.promise("step:prefix-stable")
 @each_profile
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(history=histories)
 def test_the_short_way_writes_what_the_long_way_writes(profile: Profile, history: Sequence[Message]) -> None:
     """Whatever calls and results hold, and whatever stands beside them in their message."""

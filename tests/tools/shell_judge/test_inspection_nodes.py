@@ -11,6 +11,7 @@ from tree_sitter import Language
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
 from tables import each
+from thoroughness import examples
 from turnwise.rules.permissions import RANK, PermissionRule
 from turnwise.tools.shell_judge.grammar import LEAVES, NO_FIELD, PARTS, TOKENS, misfit, parse
 
@@ -150,7 +151,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.promise("safe:judged")
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     command=st.sampled_from(WORDS),
     places=st.lists(st.tuples(st.integers(0, 6), st.sampled_from(REDIRECTS)), min_size=1, max_size=3),

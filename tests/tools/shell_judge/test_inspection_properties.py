@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tables import each
+from thoroughness import examples
 from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, judge_permission
 from turnwise.tools.shell_judge import inspect_call
 from turnwise.tools.shell_judge.paths import Paths
@@ -74,7 +75,7 @@ def test_no_way_to_join_makes_what_is_denied_allowed(template: str, tmp_path: Pa
 
 
 @pytest.mark.promise("safe:judged")
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     denied=st.sampled_from(DENIED),
     anything=st.lists(st.sampled_from(ANYTHING), min_size=1, max_size=3),
@@ -92,7 +93,7 @@ def test_no_joining_makes_what_is_denied_allowed(
     assert verdict(command, workspace=tmp_path) != "allow"
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(alphabet=st.sampled_from(" \n\t;|&<>(){}[]$`'\"\\#!*?~=abcE1-/."), max_size=60))
 def test_any_text_has_facts(tmp_path: Path, text: str) -> None:
     """They come for any text, and the same again."""

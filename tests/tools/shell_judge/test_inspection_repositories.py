@@ -178,6 +178,7 @@ def test_a_repository_as_git_makes_it_is_read_without_asking(command: str, tmp_p
         SUBMODULE + "git config core.fsmonitor ./x" + MODULE,
         SUBMODULE + "git config core.fsmonitor ./x" + MODULE + " && mv sub/.git other",
     ],
+    meeting="each",
 )
 def test_a_repository_that_is_not_plain_is_asked_about(made: str, command: str, tmp_path: Path) -> None:
     """Settings from elsewhere, submodules and repositories below with settings of their own, a `.git` that git may not take."""

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tables import each
+from thoroughness import examples
 from turnwise.errors import ToolFault
 from turnwise.running.grants import judged_paths
 from turnwise.tools.workspace import workspace_tools
@@ -269,7 +270,7 @@ def test_a_real_limit_on_file_size_leaves_the_file_as_it_was(tmp_path: Path) -> 
     assert tree(root) == before
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150))
 @given(cut=st.integers(0, len(PATCH.rstrip()) - 1))
 def test_a_patch_cut_anywhere_changes_nothing(cut: int, tmp_path: Path) -> None:
     """Proves: whatever is missing of its end, it is refused, and no file is touched."""
@@ -285,7 +286,7 @@ def test_a_patch_cut_anywhere_changes_nothing(cut: int, tmp_path: Path) -> None:
 LINE = st.sampled_from(["a", "b", "  a", "", "\ta ", "a b"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 @given(
     lines=st.lists(LINE, max_size=8),
     end=st.sampled_from(["\n", "\r\n"]),

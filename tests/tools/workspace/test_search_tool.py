@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turnwise.errors import ToolFault
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.read_tool import ListArguments, SearchArguments, list_folder, search
@@ -204,7 +205,7 @@ NAME = st.sampled_from(["x.a", "x.b", "y.b", "d/x.a", "d/y.b", "d/e/x.b", "d/e/y
 
 
 @needs_ripgrep
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=examples(40))
 @given(
     pieces=st.lists(PIECE, min_size=1, max_size=3),
     files=st.dictionaries(NAME, st.tuples(st.lists(LINE, max_size=3), st.sampled_from(["\n", "\r\n"])), max_size=6),

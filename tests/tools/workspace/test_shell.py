@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandboxes import EVERY, PYTHON, Held, sandbox_called
+from thoroughness import examples
 from turnwise.errors import ToolFault
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.output import Tape
@@ -219,7 +220,7 @@ def test_a_character_that_the_cut_goes_through_is_no_broken_byte(text: str) -> N
 
 
 @given(chunks=st.lists(st.binary(max_size=12), max_size=12))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_file_holds_the_stream_from_its_beginning(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes]
 ) -> None:

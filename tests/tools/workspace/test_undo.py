@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turnwise.errors import ToolFault
 from turnwise.running.grants import working_for
 from turnwise.tools.workspace import workspace_tools
@@ -303,7 +304,7 @@ ACTS = st.builds(
     since=st.lists(ACTS, max_size=2),
     limit=st.sampled_from([2, 500]),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_file_is_as_before_or_as_it_was_found(
     tmp_path: Path, first: dict[str, str], acts: list[Act], since: list[Act], limit: int
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from thoroughness import examples
 from turnwise.base.programs import HELPER
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules import guarded_names
@@ -262,7 +263,7 @@ async def test_edit_that_does_not_fit_says_why_and_changes_nothing(hands: Hands)
     assert path.read_text() == text
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 @given(
     before=st.binary(max_size=30),
     after=st.binary(max_size=30),
