@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from judged_shell import Room, doings, is_harmless, missing_tools
+from thoroughness import rounds
 from waits import HANG_S
 
 CANARY = "canary-of-a-secret"
-DRAWN = 900
+DRAWN = len(rounds(900, check=300))
 WATCHED = 60
 ME = "-c user.name=a -c user.email=a@b"
 # Each makes one tree below the workspace, with secrets that git does not track in `x` and `y`, and a file for each name of `f`.

@@ -45,7 +45,11 @@ def kinds(found: Reading) -> list[str]:
 @each("before", ["", "Pre", "Pre\n", "Pre ", "Pre<|end|>", f"Pre<|end|>{START}", f"{FINAL}Pre<|end|>\n{START}"])
 @each("header", [ANALYSIS, "<|channel|>analysis <|message|>", "<|channel|>Analysis code<|message|>"])
 @each("thought", [f"I could {HERMES}", f"I could send {MESSAGE}", f"A <b> {START} or {HERMES}"])
-@each("after", ["", "<|end|>", f"<|end|>{START}{FINAL}Done", f"{START}{FINAL}Done<|return|>", f"{FINAL}Done"])
+@each(
+    "after",
+    ["", "<|end|>", f"<|end|>{START}{FINAL}Done", f"{START}{FINAL}Done<|return|>", f"{FINAL}Done"],
+    meeting="each",
+)
 def test_what_stands_in_the_analysis_channel_never_runs(before: str, header: str, thought: str, after: str) -> None:
     """Proves: wherever the channel begins; the thought is no answer, and no marks are shown."""
     found = read_text(f"{before}{header}{thought}{after}")

@@ -88,7 +88,7 @@ def test_a_failure_that_passes_is_not_seen_by_the_client(name: str, upstream: st
 
 @pytest.mark.promise("heal:every-case")
 @each(("upstream", "client"), PAIRS)
-@each("name", ["fault-reset", "fault-stall", "fault-error-in-stream", "fault-silence"])
+@each("name", ["fault-reset", "fault-stall", "fault-error-in-stream", "fault-silence"], meeting="each")
 def test_an_answer_that_breaks_off_for_good_ends_with_one_error(name: str, upstream: str, client: str) -> None:
     """What was sent cannot be taken back, and no continuation joins: the end does not look whole. Where nothing was sent but a
     comment in the silence, the error stands in the stream, too."""

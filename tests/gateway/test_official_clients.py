@@ -22,6 +22,7 @@ from gateway.judged import (
 )
 from gateway.official_clients import Heard
 from gateway.tool_loops import answer_after_results
+from thoroughness import spread
 
 SAMPLE = 7  # every so manieth cell that is no stream of Chat Completions, where nearly all cases are malformed
 
@@ -43,12 +44,14 @@ def everything() -> tuple[Cell, ...]:
 
 
 def sampled() -> list[Cell]:
-    """Streams of Chat Completions to each client, and a fixed share of all else."""
-    return [
+    """Streams of Chat Completions to each client (one of three in the check), and a fixed share of all else."""
+    others = everything()[::SAMPLE]
+    of_chat = [
         cell
-        for number, cell in enumerate(everything())
-        if (cell.upstream == "openai_chat" and cell.streamed and cell.case in MALFORMED) or number % SAMPLE == 0
+        for cell in everything()
+        if cell.upstream == "openai_chat" and cell.streamed and cell.case in MALFORMED and cell not in others
     ]
+    return [*others, *spread(of_chat, one_of=3, name="official clients")]
 
 
 def wrong(chosen: list[Cell], *, served: Stage, wanted: dict[str, Heard | None]) -> dict[Cell, object]:

@@ -80,7 +80,7 @@ def purposes_by_lab(requests: Sequence[Received], *, script: Script) -> Counter[
 
 @pytest.mark.promise("bill:wire", "step:one-request")
 @each("family", FAMILIES)
-@each("name", [name for name, script in builtin_scripts().items() if script.steps])
+@each("name", [name for name, script in builtin_scripts().items() if script.steps], meeting="each")
 async def test_the_ledger_counts_what_the_lab_received_in_every_script(name: str, family: str) -> None:
     """By purpose: the lab tells it by its own script and its own record, not by anything that it was sent."""
     script = builtin_scripts()[name]

@@ -170,7 +170,7 @@ async def ran(reply: Reply, *, family: str, stream: bool, plan: str, **options: 
 
 
 @each("family", FAMILIES)
-@each("shape", SHAPES)
+@each("shape", SHAPES, meeting="each")
 @pytest.mark.promise("bill:plans", "bill:wire")
 async def test_what_was_not_answered_costs_what_the_table_says(shape: str, family: str) -> None:
     """By every plan, streamed and not. Whatever is not known is not in the sum, which says that it is not all."""

@@ -151,7 +151,7 @@ def cells(family: str, *, held: Held, stream: bool, end: End, row: Row, gateway:
 
 @pytest.mark.promise("wait:retry", "wait:stream", "bill:wire")
 @each("family", FAMILIES)
-@each(("held", "stream"), WAYS)
+@each(("held", "stream"), WAYS, meeting="each")
 async def test_the_library_does_what_the_table_says(family: str, held: Held, stream: bool) -> None:
     """Requests, words and runs of the tool, for each way in which the body ends."""
 
@@ -183,7 +183,7 @@ async def test_the_library_does_what_the_table_says(family: str, held: Held, str
 
 @pytest.mark.promise("heal:every-case", "bill:wire")
 @each("family", FAMILIES)
-@each(("held", "stream"), WAYS)
+@each(("held", "stream"), WAYS, meeting="each")
 async def test_the_gateway_does_what_the_table_says(
     family: FamilyName, held: Held, stream: bool, tmp_path: Path
 ) -> None:

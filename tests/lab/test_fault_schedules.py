@@ -8,6 +8,7 @@ import pytest
 
 from lab.failing import FAMILIES, Ended, turn
 from tables import each
+from thoroughness import rounds
 from turnwise.journal.prices import read_prices
 from turnwise.lab import Lab
 from turnwise.lab.provider import Received
@@ -18,7 +19,7 @@ from turnwise.running.watcher_events import RequestFinished, RequestStarted
 from turnwise.turn.config import Fallback
 from turnwise.vocab import StopReason, Text
 
-SCHEDULES = 1_000
+SCHEDULES = len(rounds(1_000, check=250))
 BATCHES = 10
 LOST = "LOST words, " * 20
 KEPT = "The words that were accepted."

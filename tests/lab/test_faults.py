@@ -52,7 +52,7 @@ def agrees(ended: Ended, *, requests: int, discarded: int) -> None:
 
 @pytest.mark.promise("wait:retry", "wait:stream", "cut:not-blamed")
 @each(("family", "stream"), WAYS)
-@each(("kind", "at"), CELLS)
+@each(("kind", "at"), CELLS, meeting="each")
 async def test_a_response_that_breaks_off_anywhere_is_asked_for_again(
     kind: FaultName, at: FaultPoint, family: str, stream: bool
 ) -> None:

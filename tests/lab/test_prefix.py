@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from flat_agents import flat_agent
+from thoroughness import spread
 from turn.wire_prefix import Wire, changes_between, check_prefixes, read_wire
 from turnwise.agent.tools import read_tools
 from turnwise.rules.budget import ModelLimits
@@ -64,7 +65,8 @@ MARKED: dict[str, Profile] = {
     "a key in Responses": ROWS["openai"],
 }
 ENDPOINTS |= MARKED
-each_endpoint = pytest.mark.parametrize("row", ENDPOINTS.values(), ids=ENDPOINTS)
+TRIED = spread(ENDPOINTS, one_of=3, name="endpoints")
+each_endpoint = pytest.mark.parametrize("row", [ENDPOINTS[name] for name in TRIED], ids=TRIED)
 STEPS = 50
 ASK = Message("user", (Text("Look into it."),))
 SCHEMA = '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}'

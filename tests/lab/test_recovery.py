@@ -8,6 +8,7 @@ import pytest
 
 from flat_agents import flat_agent
 from lab.cut_cells import MODELS, OBJECTS, RAW, WAYS, file_tools
+from thoroughness import spread
 from turnwise import RunResult, Settings
 from turnwise.agent.tools import ToolLike
 from turnwise.lab import Lab
@@ -96,7 +97,7 @@ async def test_who_chose_split_gets_the_same_file(family: str, stream: bool, tmp
 
 
 @pytest.mark.promise("cut:text-continued")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
+@pytest.mark.parametrize(("family", "stream"), spread(WAYS, one_of=3, name="long answers"))
 @pytest.mark.parametrize("finish", ["true", "stop"])
 async def test_an_answer_of_30_000_tokens_comes_out_whole(
     family: str, stream: bool, finish: Literal["true", "stop"], tmp_path: Path

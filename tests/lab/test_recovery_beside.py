@@ -7,6 +7,7 @@ from typing import Annotated
 import pytest
 
 from lab.cut_cells import LIMITS, RAW, WAYS, ask_writer, calls_made
+from thoroughness import spread
 from turnwise import Settings
 from turnwise.lab.script import Writer
 from turnwise.lab.writer import file_text
@@ -58,7 +59,7 @@ async def test_two_cut_calls_are_gone_on_with_one_after_the_other(
 
 
 @pytest.mark.promise("cut:continued", "cut:split")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
+@pytest.mark.parametrize(("family", "stream"), spread(WAYS, one_of=3, name="two files in one response"))
 @pytest.mark.parametrize("limit", [*LIMITS, 11_000, 16_000])
 async def test_two_files_in_one_response_are_both_written(
     limit: int, family: str, stream: bool, tmp_path: Path

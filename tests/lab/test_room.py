@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from lab.asking import ask, body_of, path_of
 from tables import each
+from thoroughness import spread
 from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.lab import load_scripts
 from turnwise.lab.replies import tokens
@@ -261,7 +262,7 @@ class Session:
 
 
 @pytest.mark.promise("cut:budget")
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", spread(FAMILIES, one_of=2, name="three hundred steps"))
 def test_three_hundred_steps_under_a_small_window_never_overflow(family: str) -> None:
     """Done when 6 by the rules alone: the lab counts the very bytes and refuses what is too long; each compaction shrinks;
     the first message is in the last request, word for word."""

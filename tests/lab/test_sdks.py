@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lab.sdk_loops import LOOPS, OUTPUT_SCHEMA, Call, Loop, Said
+from thoroughness import spread
 from turnwise.lab import Lab, builtin_scripts, numbered_lines
 
 # google-genai 3.4 subclasses aiohttp's session, which warns; theirs to mend.
@@ -86,7 +87,7 @@ def outline(heard: list[Said]) -> list[tuple[Any, ...]]:
     return lines
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("name", spread(HEALTHY, one_of=3, name="healthy answers to all clients"))
 async def test_every_client_hears_the_same_streamed_and_not(name: str) -> None:
     """Proves: each healthy script says the same to each official client, in the requests it names, and its usage adds up."""
     script = builtin_scripts()[name]

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from thoroughness import spread
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.lab import Lab, builtin_scripts, numbered_lines
@@ -79,7 +80,7 @@ async def test_read_edit_answer_takes_three_requests_and_parallel_calls_two(
 
 
 @pytest.mark.promise("end:cap", "end:forced-answer", "end:never-empty")
-@pytest.mark.parametrize(("family", "stream"), WAYS)
+@pytest.mark.parametrize(("family", "stream"), spread(WAYS, one_of=3, name="scripts that go on"))
 async def test_every_script_that_goes_on_ends_with_an_answer(family: str, stream: bool, tmp_path: Path) -> None:
     """Proves: the cap makes exactly so many requests, one more after a disobedient last step, and never an empty end."""
     async with Lab() as lab:

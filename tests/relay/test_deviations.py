@@ -10,6 +10,7 @@ import pytest
 from gateway.relayed import ask, relayed
 from recordings import profile_of, rows
 from tables import each
+from thoroughness import spread
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.lab import builtin_scripts
 from turnwise.relay.breaches import MOST_TOLD, Deviations
@@ -26,7 +27,7 @@ SCRIPTS = tuple([name for name in builtin_scripts() if not name.startswith(("loo
 
 
 @pytest.mark.promise("heal:told")
-@each("script", SCRIPTS)
+@each("script", spread(SCRIPTS, one_of=2, name="changed streams"))
 def test_whatever_the_gateway_changes_in_a_stream_is_told(script: str) -> None:
     """Proves: between equal families an answer with other bytes than the provider's has a repair or a fault; and one with the
     same bytes has none."""

@@ -8,6 +8,7 @@ import pytest
 from gateway.relayed import FAMILIES, ask, profile_of
 from relay.many_calls import MANNERS, Manner, stream_of_calls
 from tables import each
+from thoroughness import spread
 from turnwise.assembly.response import MAX_PARTS
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.vocab import Fault, FaultKind
@@ -59,7 +60,7 @@ def work(stream: bytes, *, upstream: FamilyName, client: FamilyName) -> int:
 @each(
     ("upstream", "client", "manner"),
     [
-        *[(there, here, "usual") for there in FAMILIES for here in FAMILIES],
+        *spread([(there, here, "usual") for there in FAMILIES for here in FAMILIES], one_of=3, name="many calls"),
         *[("openai_chat", "openai_chat", manner) for manner in MANNERS[1:]],
     ],
 )
@@ -76,7 +77,7 @@ def test_an_answer_of_twice_as_many_calls_costs_twice_as_much(
 
 
 @pytest.mark.promise("assembly:bounded")
-@pytest.mark.parametrize("upstream", FAMILIES)
+@pytest.mark.parametrize("upstream", spread(FAMILIES, one_of=2, name="too many calls"))
 def test_a_stream_of_too_many_calls_is_not_read_to_its_end(upstream: FamilyName) -> None:
     """20,000 calls kept everybody waiting for four seconds: behind the bound nothing of them was kept, and all of it read."""
     stream = stream_of_calls(upstream, 2 * MAX_PARTS)

@@ -14,6 +14,7 @@ from openai.types.responses.response_create_params import ResponseCreateParamsNo
 from relay.asking_relay import MODELS, PAIRS, PROFILES, body_of, path_of, plain, told_of
 from relay.documented import Variant, variants
 from tables import each
+from thoroughness import spread
 from turnwise.lab.strict import Rejected, check
 from turnwise.relay.client_request import RequestRefused, read_client_request
 from turnwise.relay.terms import RouteTerms, UpstreamRequest
@@ -132,7 +133,7 @@ def is_within(path: list[str], told: list[str]) -> bool:
     return all(word in rest for word in told)
 
 
-@each(("source", "target"), PAIRS)
+@each(("source", "target"), spread(PAIRS, one_of=3, name="each documented field is "))
 def test_each_documented_field_is_carried_refused_or_told(source: str, target: str) -> None:
     """The vendors' own types say which fields there are. A field that is set and makes no difference was dropped in silence."""
     silent = {
@@ -152,7 +153,7 @@ def test_each_exception_is_a_documented_field(source: str) -> None:
     assert [pattern for pattern in SILENT[source] if not any(re.fullmatch(pattern, path) for path in paths)] == []
 
 
-@each(("source", "target"), PAIRS)
+@each(("source", "target"), spread(PAIRS, one_of=3, name="the walk reaches what is "))
 def test_the_walk_reaches_what_is_carried_told_and_refused(source: str, target: str) -> None:
     """A walk whose bodies are all refused would prove nothing."""
     outcomes = [outcome(source, apart(variant)[0], target) for variant in documented(source)]
@@ -164,7 +165,7 @@ def test_the_walk_reaches_what_is_carried_told_and_refused(source: str, target: 
 HISTORIES = ("messages", "input", "contents")
 
 
-@each(("source", "target"), PAIRS)
+@each(("source", "target"), spread(PAIRS, one_of=3, name="what its own api takes th"))
 def test_what_its_own_api_takes_the_other_api_takes_from_the_gateway(source: str, target: str) -> None:
     """The lab's strict judges, before and after: a request that was right does not become wrong on the way."""
     wrong: dict[str, str] = {}
@@ -181,7 +182,7 @@ def test_what_its_own_api_takes_the_other_api_takes_from_the_gateway(source: str
     assert judged >= 15
 
 
-@each(("source", "target"), PAIRS)
+@each(("source", "target"), spread(PAIRS, one_of=3, name="no documented item become"))
 def test_no_documented_item_becomes_an_empty_message(source: str, target: str) -> None:
     """Proves: whatever stands in a history, by the vendors' own types, never goes up as an assistant's message that says nothing.
     What another API has no form for is refused, or told and left out with its message."""

@@ -186,7 +186,7 @@ def places(stream: bytes, *, step: int) -> Iterator[int]:
 
 @pytest.mark.promise("heal:every-case")
 @each("rules", RULES)
-@each("name", FAMILIES)
+@each("name", FAMILIES, meeting="each")
 def test_an_answer_cut_at_any_byte_of_its_last_event_is_whole_or_one_error(name: str, rules: str) -> None:
     """At every byte without a second request, at some with one. The mark that ends a stream may be an event of its own: what was
     said stands in the one before it then, so that is cut as well."""
@@ -210,7 +210,7 @@ def test_an_answer_cut_at_any_byte_of_its_last_event_is_whole_or_one_error(name:
 @pytest.mark.promise("heal:every-case")
 @each("rules", ["default", "retry = 0"])
 @each("client", FAMILIES)
-@each("upstream", FAMILIES)
+@each("upstream", FAMILIES, meeting="each")
 def test_so_is_one_for_a_client_of_another_family(upstream: str, client: str, rules: str) -> None:
     for script in SCRIPTS:
         stream = whole(upstream, script)
@@ -224,7 +224,7 @@ def test_so_is_one_for_a_client_of_another_family(upstream: str, client: str, ru
 
 @pytest.mark.promise("heal:every-case")
 @each("rules", ["default", "retry = 0", "heal = false"])
-@each("name", FAMILIES)
+@each("name", FAMILIES, meeting="each")
 def test_recorded_streams_without_their_last_line_ends_leave_no_event_open(corpus: Path, name: str, rules: str) -> None:
     """Whatever the stream was, it is the same as with its line ends, or one error."""
     for row in rows(corpus):

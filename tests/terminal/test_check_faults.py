@@ -108,7 +108,7 @@ async def test_each_malformed_script_is_named(name: str) -> None:
 
 
 @each("family", OTHER_FAMILIES)
-@each("name", WIRELESS)
+@each("name", WIRELESS, meeting="each")
 async def test_the_faults_that_every_api_can_have_are_named_in_each(name: str, family: str) -> None:
     if not builtin_scripts()[name].speaks(family):
         return

@@ -320,7 +320,7 @@ ODD: tuple[Json, ...] = (GONE, None, True, 5, 1.5, 2**70, "q", "", "\ud800", [],
 
 
 @each("is_named", [True, False])
-@each("name", NAMES)
+@each("name", NAMES, meeting="each")
 def test_every_value_of_every_chunk_may_be_anything(name: str, is_named: bool) -> None:
     """One value after the other becomes each odd thing, whether the events have names or not."""
     found, chunks, profile = family(name), STREAMS[name], builtin_profiles()[name]

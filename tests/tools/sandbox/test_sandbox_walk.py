@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from sandboxes import WALLS, sandbox_called
+from thoroughness import spread
 from turnwise.base import keeper
 from turnwise.base.programs import OWN_PYTHON
 from turnwise.settings.mcp_files import ServerCommand
@@ -148,7 +149,7 @@ def walk_outside(place: Place, *, kind: SandboxKind, user: Mapping[str, int], py
     return msgspec.json.decode(done.stdout, type=Report)
 
 
-@pytest.mark.parametrize("name", WALLS)
+@pytest.mark.parametrize("name", spread(WALLS, one_of=2, name="walls"))
 async def test_a_command_can_open_nothing_else_for_writing(name: str, place: Place) -> None:
     """As the user of the tests, who is root in containers: through the tool, all of the machine. As root the kernel's settings
     could be opened in bubblewrap: it covers them only where their folder can be written (issue 39, part 2)."""
@@ -164,7 +165,7 @@ async def test_a_command_can_open_nothing_else_for_writing(name: str, place: Pla
     compare(inside, walk_outside(place, kind=sandbox.kind, user={}, python=OWN_PYTHON))
 
 
-@pytest.mark.parametrize("name", WALLS)
+@pytest.mark.parametrize("name", spread(WALLS, one_of=2, name="walls"))
 def test_a_command_of_an_ordinary_user_can_open_nothing_else_either(name: str, place: Place) -> None:
     """The same command line, started by a user without rights; where the tests run as such a one, the test above is this."""
     sandbox = sandbox_called(name)
