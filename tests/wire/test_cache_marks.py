@@ -296,6 +296,18 @@ def test_the_judges_take_our_marks_beside_the_users_own(name: str, data: st.Data
     walk(SDK[ROWS[name].family].validate_python(body))
 
 
+def test_behind_a_system_text_that_the_user_keeps_for_five_minutes_nothing_is_kept_for_an_hour() -> None:
+    """Anthropic refuses an hour behind five minutes, and both gateways hand it on."""
+    for name in GATEWAYS:
+        own = opaque_of(MARK, ROWS[name].family)
+        request = replace(
+            request_of(name, steps=0, hour=True), system=(Text("Be kind.", opaque=own), Text("Be brief."))
+        )
+        found = marks_in(body_of(request, name), name)
+        assert [mark for _, mark in found if mark != MARK] == [] and len(found) > 1
+        strict.check(ROWS[name].family, body=body_of(request, name))
+
+
 SAID = st.sampled_from(("go", "", " ", "\n", "x "))
 IMAGE = File(media_type="image/png", data=b"\x89PNG\r\n")
 

@@ -9,7 +9,15 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.vocab import Caching, Message, NamedTool, OutputSchema, Request, Settings, Text, ToolSpec
-from turnwise.wire.cache_marks import Marking, cache_key_fields, end_of_content, end_of_message, marking_of, own_marks
+from turnwise.wire.cache_marks import (
+    Marking,
+    cache_key_fields,
+    end_of_content,
+    end_of_message,
+    marking_of,
+    marks_at,
+    own_marks,
+)
 from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, around
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.generations import adapt_gpt, generation_of
@@ -103,7 +111,8 @@ def _marking(
         place=_end_on_message if on_messages else _end_on_part,
         at_top=fields.get("cache_control"),
     )
-    own = [(len(head), ttl) for text in system for ttl in own_marks(text)]
+    begins = len(head) - sum([len(text) + 1 for text in system]) + 1  # the head ends with the system messages
+    own = [placed for text in system for placed in marks_at(begins, ttls=own_marks(text))]
     in_head = _end_of_system(system, head=head)
     return msgspec.structs.replace(marking, in_head=in_head, own=(*marking.own, *own), shared_only=cache.shared_only)
 
