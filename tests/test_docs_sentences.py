@@ -5,9 +5,11 @@ list proves no sentence: the named tests do, since they fail if the code does ot
 """
 
 import ast
+import tomllib
 from pathlib import Path
+from typing import Any
 
-from docs_sentences import TESTS
+from trees import tree_of
 
 TESTS = Path(__file__).resolve().parent
 LIST: dict[str, list[dict[str, Any]]] = tomllib.loads((TESTS / "docs_sentences.toml").read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ from lab.judged_openai import CALL, CLOSED, F1, O1, RESULT, THOUGHT, TOOL, calle
 from lab.judged_others import ASKED, DONE, FC, FR, SAY, TEXT, THINK, USE, claude, gemini, human, model, of
 from lab.judging import refusal_of
 from tables import each
+from thoroughness import examples
 from turnwise.lab import builtin_scripts
 from turnwise.lab.families import route
 from turnwise.lab.provider import Provider

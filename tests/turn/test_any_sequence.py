@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairing import pairing_faults
+from thoroughness import examples
 from turn.drawn import starts
 from turn.drawn_events import next_event
 from turn.judged import Judged
