@@ -16,7 +16,7 @@ from crashes.dying import Ended, Order
 from crashes.dying_processes import Processes, dying_processes
 from crashes.turns import EFFECTS, KINDS, TELLING, World, all_scripts
 from terminal.running import running_lab
-from thoroughness import rounds
+from thoroughness import profile, rounds
 from turnwise import Journal
 from turnwise.agent.resume_lookup import read_session
 from turnwise.base.clock import SystemClock
@@ -28,7 +28,9 @@ from turnwise.turn.endings import UNKNOWN_OUTCOME
 from turnwise.turn.machine import restore
 from turnwise.vocab import Message, Text, ToolCall, ToolResult
 
-EVERY = 5  # in the usual run one of so many places of each kind; the wide one takes all
+# In the usual run one of so many places of each kind, in the check fewer; the wide one takes all.
+FEWEST = 5
+EVERY = 15 if profile() == "check" else FEWEST
 MOST_WRITES = 200
 MOMENTS = int(os.environ.get("TURNWISE_CRASH_MOMENTS") or len(rounds(60, check=6)))
 LONGEST_US = (
@@ -221,7 +223,7 @@ def test_a_turn_killed_at_a_write_goes_on(scene: Scene, tmp_path: Path, kind: st
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_turn_killed_at_any_write_goes_on(scene: Scene, tmp_path: Path, kind: str) -> None:
     """Proves the same of every place."""
-    assert play(scene, kind=kind, folder=tmp_path, every=1) > EVERY
+    assert play(scene, kind=kind, folder=tmp_path, every=1) > FEWEST
 
 
 def at_moments(scene: Scene, *, folder: Path, number: int, seed: int) -> None:
