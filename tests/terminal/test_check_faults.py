@@ -132,6 +132,8 @@ def test_every_repair_of_the_decoders_has_words() -> None:
     found = set(KINDS)
     for room in ("wire", "assembly"):
         for path in (Path(turnwise.__file__).parent / room).rglob("*.py"):
+            if path.name == "relay_facts.py":
+                continue  # what the gateway says of its own, in words of its own
             said = path.read_text()
             found |= set(re.findall(r'\b(?:Repair|_?lost|_?mended|skipped)\(\s*"([a-z]+_[a-z_0-9]+)"', said))
             found |= set(re.findall(r'\bkind = (?:.* else )?"([a-z]+_[a-z_]+)"', said)) & {

@@ -30,7 +30,6 @@ from turnwise.settings.mcp_files import (
     is_web_address,
 )
 from turnwise.tools.mcp.kept_server import RunningServer
-from turnwise.tools.mcp.transports import folder_of
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import ToolSpec
 
@@ -260,7 +259,7 @@ class McpServer(ServerToolset):
         _check_one(command=command, url=url, server=server)
         if command:
             reached: ServerCommand | ServerAddress | ServerObject = ServerCommand(
-                argv=tuple(command), folder=folder_of(folder), env=env or {}, sandbox=sandbox, network=network
+                argv=tuple(command), folder=_real_folder(folder), env=env or {}, sandbox=sandbox, network=network
             )
         elif url:
             reached = ServerAddress(url=url, headers=headers or {})
@@ -319,3 +318,11 @@ def _check_effects(effects: Mapping[str, Effect]) -> None:
             raise CallerError(
                 f"`effects` of `McpServer`: `{pattern}` is `{effect}`; it must be one of: {', '.join(get_args(Effect))}"
             )
+
+
+def _real_folder(given: Path | str | None) -> Path:
+    """The real path of the folder in which a server runs. Raises CallerError where there is none."""
+    folder = Path.cwd() if given is None else Path(given).expanduser()
+    if not folder.is_dir():
+        raise CallerError(f"`{folder}` is no folder: an MCP server needs one to run in")
+    return folder.resolve()

@@ -232,14 +232,6 @@ def checked_sandbox(found: Sandbox, *, command: ServerCommand) -> Sandbox:
     return found
 
 
-def folder_of(given: Path | str | None) -> Path:
-    """The real path of the folder in which a server runs. Raises CallerError where there is none."""
-    folder = Path.cwd() if given is None else Path(given).expanduser()
-    if not folder.is_dir():
-        raise CallerError(f"`{folder}` is no folder: an MCP server needs one to run in")
-    return folder.resolve()
-
-
 # The messages of a server elsewhere, over streamable HTTP. Bodies have a size, and nothing is unpacked.
 
 
