@@ -305,13 +305,14 @@ class WatchedOutlet:
 class _HeardAnswer(msgspec.Struct):
     """What came back of one request to an upstream, and which repairs it took."""
 
-    sent: SentRequest
+    entry: LedgerEntry
+    family: str
     kinds: Counter[str]
     witness: Witness | None
 
     def seen(self, day: str) -> Iterator[RepairSeen]:
         """A row for each kind, and one for the request if the provider is to blame for any."""
-        entry, family = self.sent.entry, self.sent.family
+        entry, family = self.entry, self.family
         told = [(kind, times, self.witness.events(kind) if self.witness else ()) for kind, times in self.kinds.items()]
         if any(blames_provider(kind, family=family) for kind in self.kinds):
             told.append((ANY, 1, ()))
@@ -526,7 +527,7 @@ class Account:
         elif not received.cancelled:  # what a client left early says nothing of its end
             response = received.response or received.partial
             kinds = Counter([] if response is None else [repair.kind for repair in response.repairs])
-            self._answers.append(_HeardAnswer(sent, kinds, witness))
+            self._answers.append(_HeardAnswer(sent.entry, sent.family, kinds, witness))
         if (ledger := self._means.ledger) is None or sent.line is None:
             return
         if received is None:
