@@ -52,11 +52,11 @@ from turnwise.vocab import (
     Usage,
 )
 from turnwise.vocab.file_names import shown_name
+from waits import HANG_S
 
 TESTS = Path(__file__).resolve().parents[1]
 Target = Path | str
 NOW = 1_700_000_000.0
-HANG_S = 300.0  # only a process that hangs waits this long
 BYS: tuple[By, ...] = ("day", "session", "model", "purpose")
 # What text of a database may not be able to hold: NUL, half of a surrogate pair in JSON, characters beyond 16 bits, what looks
 # like a value's place in SQL or like an escape.
