@@ -8,7 +8,7 @@ import math
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, cast
@@ -19,9 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from turnwise.base.activity import Activity
 from turnwise.errors import ToolFault
 from turnwise.running.tool_output import MAX_FILE_BYTES, MAX_TEXT_CHARACTERS, cut_middle, result_of
-from turnwise.running.tools import Arguments, Tool, ToolRun
+from turnwise.running.tools import Arguments, Around, Tool, ToolRun
 from turnwise.testing import FakeClock
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
@@ -520,3 +521,32 @@ async def test_a_tool_that_ends_by_its_own_deadline_brings_what_it_has(leap_s: f
         await clock.advance(6.0)
         (result,) = await asyncio.wait_for(task, HANG_S)
         assert said(result).endswith(expected)
+
+
+@pytest.mark.promise("keep:machines")
+@pytest.mark.parametrize("exclusive", [(False,), (True,), (False, False), (True, True), (False, True)], ids=str)
+async def test_a_call_is_open_from_before_its_beginning_is_written(exclusive: tuple[bool, ...]) -> None:
+    """While the beginning of a call is being written, its turn does not rest: handed over in that moment, nobody would know
+    whether the call ran."""
+    activity = Activity(on_rest=lambda: None)
+    rested: list[bool] = []
+
+    async def before(_: Sequence[PlannedCall]) -> None:
+        rested.append(activity.rests)
+
+    calls = tuple([planned(f"t{at}", exclusive=alone) for at, alone in enumerate(exclusive)])
+    tools = {
+        one.call.name: Tool(offer=ToolOffer(spec=ToolSpec(name=one.call.name)), function=lambda _: "done")
+        for one in calls
+    }
+    run = ToolRun(
+        calls,
+        tools=tools,
+        clock=FakeClock(),
+        on_start=lambda _: None,
+        before=before,
+        around=Around(activity=activity),
+    )
+    with activity.resting():
+        await asyncio.wait_for(run.run(), HANG_S)
+        assert rested and not any(rested) and activity.rests

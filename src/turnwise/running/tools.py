@@ -322,23 +322,24 @@ class ToolRun:
     async def run(self) -> tuple[ToolResult, ...]:
         """Neighbours run together; an exclusive call runs alone, after those before it and before those after it.
 
-        Cancelling it cancels all that run, gives each `settle_s` to tidy up, and then raises CancelledError.
+        Cancelling it cancels all that run, gives each `settle_s` to tidy up, and then raises CancelledError. Calls are open before
+        their beginning is written down: a turn that were handed over in between would not know what became of them.
         """
         if len(self._calls) == 1:  # alone, it needs no group and no task more
-            await self._before(self._calls)
             with self._open(1):
+                await self._before(self._calls)
                 await self._run_one(0, self._calls[0])
             return self.finished
         for exclusive, batch in groupby(enumerate(self._calls), key=lambda placed: placed[1].exclusive):
             if exclusive:
                 for place, planned in batch:
-                    await self._before((planned,))
                     with self._open(1):
+                        await self._before((planned,))
                         await self._run_one(place, planned)
             else:
                 batch = tuple(batch)
-                await self._before([planned for _, planned in batch])
                 with self._open(len(batch)) as calls:
+                    await self._before([planned for _, planned in batch])
                     async with asyncio.TaskGroup() as group:
                         for place, planned in batch:
                             group.create_task(self._run_one(place, planned, calls=calls))
