@@ -322,8 +322,8 @@ class ToolRun:
     async def run(self) -> tuple[ToolResult, ...]:
         """Neighbours run together; an exclusive call runs alone, after those before it and before those after it.
 
-        Cancelling it cancels all that run, gives each `settle_s` to tidy up, and then raises CancelledError. Calls are open before
-        their beginning is written down: a turn that were handed over in between would not know what became of them.
+        Cancelling it cancels all that run, gives each `settle_s` to tidy up, and then raises CancelledError. Calls are open
+        before their beginning is written down: handed over in between, the turn would not know what became of them.
         """
         if len(self._calls) == 1:  # alone, it needs no group and no task more
             with self._open(1):

@@ -138,6 +138,7 @@ class BlockComparison:
 
     __slots__ = (
         "_begins",
+        "_begun",
         "_block",
         "_bracket",
         "_has_lines",
@@ -162,6 +163,7 @@ class BlockComparison:
         self._waiting: dict[str, list[_Place]] = {}  # by the character that has to come next
         # The words at which no place can go on, and the words and lines up to which one on a near line can.
         self._reach, self._near_reach = -1, (-1, -1)
+        self._begun = -1  # where the last beginning began
         self._words = self._tokens = self._lines = 0  # of the text so far
         self._line = self._bracket = -1  # where the text so far had the last one
         self.steps = 0
@@ -228,6 +230,7 @@ class BlockComparison:
             self._wait(place)
         if begun := [place.start for place in after if place.token == self._begins and not place.offset]:
             self._forget_those_before(max(begun), kept=token.end())
+            self._begun = max(begun)
         return False
 
     def _latest(self, places: list[_Place]) -> list[_Place]:
@@ -319,13 +322,20 @@ class BlockComparison:
         return _GLUED_BEFORE.search(self._text[max(0, start - _MARKS_OF_GLUE - 1) : start]) is not None
 
     def _forget_those_before(self, start: int, *, kept: int) -> None:
-        """A block begins here, so no place of an earlier one reaches over its beginning, unless it has this beginning in it."""
+        """A block begins here, so no place of an earlier one reaches over its beginning, unless it has this beginning in it.
+
+        What ends a beginning may come again (a bracket in the tags of a page): then whoever has it in it may be further on.
+        """
+        since = min(self._own_beginnings) if self._own_beginnings and start == self._begun else len(self._block)
         for first, places in self._waiting.items():
             self.steps += len(places)
             self._waiting[first] = [
                 place
                 for place in places
-                if place.start >= start or place.end == kept or place.token in self._own_beginnings
+                if place.start >= start
+                or place.end == kept
+                or place.token in self._own_beginnings
+                or place.token >= since
             ]
 
 
