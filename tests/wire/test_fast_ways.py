@@ -22,7 +22,7 @@ from turnwise.assembly.fast import FastRuns
 from turnwise.assembly.response import Assembler
 from turnwise.lab import builtin_scripts
 from turnwise.testing.frames import random_splits
-from turnwise.vocab import Frame, Response, text_of
+from turnwise.vocab import Frame, Response, ToolCallDelta, text_of
 from turnwise.wire import anthropic_messages, gemini, openai_chat, openai_responses
 from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
 from turnwise.wire.family import Family, StreamDecoder
@@ -102,6 +102,30 @@ def chunkings(stream: bytes, *, seed: int) -> Iterator[list[bytes]]:
         end = b"\r\n\r\n" if b"\r\n\r\n" in stream else b"\n\n"
         yield [event + end for event in stream.split(end)]
         yield next(random_splits(stream, seed=seed, count=1))
+
+
+def test_the_first_number_may_come_with_a_later_piece() -> None:
+    """Proves: a piece of the usual way may bear the first number of its stream, and what comes out of order behind it is left
+    out in both ways."""
+    item = {"type": "function_call", "id": "fc", "call_id": "call_1", "name": "write", "arguments": ""}
+    events = [
+        {"type": "response.created", "response": {"id": "r", "model": "m"}},
+        {"type": "response.output_item.added", "output_index": 0, "item": item},
+        *[
+            {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": delta, **number}
+            for delta, number in [
+                ("{", {}),
+                ('"a"', {"sequence_number": 6}),
+                ("{", {"sequence_number": 0}),
+                (":1}", {"sequence_number": 7}),
+            ]
+        ],
+    ]
+    written = [b"data: " + msgspec.json.encode(event) + b"\n\n" for event in events]
+    family = openai_responses.FAMILY
+    assert [differs(family, pieces) for pieces in (written, [b"".join(written)])] == ["", ""]
+    frames = read(family, written, profile=PROFILE)[0]
+    assert "".join([frame.arguments or "" for frame in frames if isinstance(frame, ToolCallDelta)]) == '{"a":1}'
 
 
 @pytest.mark.wide

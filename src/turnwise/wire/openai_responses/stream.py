@@ -72,6 +72,11 @@ class Numbering:
         self._sums: dict[int, int] = {}  # of events that are no pieces, by their number
         self._replayed: int | None = None  # the number behind the last event that came again
 
+    @property
+    def waits(self) -> bool:
+        """Whether no number has come yet: the first one says where they begin."""
+        return self.next is None and self._tells
+
     def leave_unread(self) -> None:
         """An event came whose number cannot be read."""
         self._unread += 1
@@ -208,7 +213,7 @@ class FastDeltas:
             piece is None
             or piece.output_index != usual.output_index
             or piece.content_index != usual.content_index
-            or (number is not None and piece.sequence_number != number)
+            or (piece.sequence_number != number and (number is not None or numbering.waits))
             or (piece.item_id != usual.item_id and self._response.items.announced.get(piece.item_id) is not usual.named)
             or not (is_plain or is_sound(value))
         ):
@@ -278,6 +283,8 @@ class FastDeltas:
         index, content_index, id = usual.output_index, usual.content_index, usual.item_id
         announced = self._response.items.announced
         expected = -1 if number is None else number - 1
+        if self._numbering.waits and any(piece.sequence_number is not None for (piece,) in pieces):
+            return False
         texts = [
             piece.delta
             for (piece,) in pieces
