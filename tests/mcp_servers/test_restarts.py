@@ -92,17 +92,24 @@ async def test_a_server_that_is_restarted_in_mid_run_does_each_call_once(library
             await server.start("act", "new")
             return "restarted"
 
+        @tool(effect="none")
+        async def wait() -> str:
+            """Wait until the server that was killed in mid-call listens again."""
+            await killing
+            return "waited"
+
         script: list[Any] = [
             [call("r__act", n=1)],
             [call("restart")],
             [call("r__act", n=2)],
             [call("r__act", n=3, hangs=True)],
+            [call("wait")],
             [call("r__act", n=4)],
             "Done.",
             "Seen.",
         ]
         there = McpServer("r", url=f"http://127.0.0.1:{server.port}/mcp", asks=False, start_s=HANG_S)
-        agent, model = agent_of(script, [there, restart])
+        agent, model = agent_of(script, [there, restart, wait])
 
         async def kill_in_mid_call() -> None:
             await server.until_effects(3)
@@ -112,9 +119,8 @@ async def test_a_server_that_is_restarted_in_mid_run_does_each_call_once(library
         async with agent:
             killing = asyncio.create_task(kill_in_mid_call())
             result = await agent.run("Go.")
-            await killing
             await agent.run("Look.")
-        first, restarted, second, lost, last = texts_of(result)
+        first, restarted, second, lost, _, last = texts_of(result)
         assert (first, restarted, second, last) == ("did 1", "restarted", "did 2", "did 4")
         assert "Whether the call did anything is unknown" in lost
         assert server.effects == ["1", "2", "3", "4"]

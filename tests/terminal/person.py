@@ -18,6 +18,7 @@ from terminal.forking import Process, start
 from terminal.running import WAIT_S
 
 ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>78])")
+AGAIN_S = 5.0  # a person who sees nothing happen types again
 CTRL_C, CTRL_D, ENTER, ESC_ENTER = "\x03", "\x04", "\r", "\x1b\r"
 
 
@@ -49,6 +50,28 @@ class Person:
 
     def types(self, text: str) -> None:
         os.write(self._end, text.encode())
+
+    def types_until(self, keys: str, text: str, *, pause_s: float) -> None:
+        """Types them after a pause, and again where a slow program took them for more of what was typed before: until that text
+        comes, or the end."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            assert time.monotonic() < deadline, f"`{text}` never came:\n{self.said[self._read_to :]}"
+            self._reads_for(pause_s, text)
+            self.types(keys)
+            if self._reads_for(AGAIN_S, text):
+                return
+
+    def _reads_for(self, seconds: float, text: str) -> bool:
+        """Whether it came, or it is over."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if not self._more():
+                return True
+            if (at := self.said.find(text, self._read_to)) >= 0:
+                self._read_to = at + len(text)
+                return True
+        return False
 
     def leaves_by(self, code: int) -> str:
         """Wait for the end; what came since the last text that was waited for."""

@@ -2,7 +2,6 @@
 
 import os
 import pty
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,15 +163,13 @@ def test_what_is_pasted_at_an_ask_allows_nothing(lab: Lab, folder: Path, typed: 
     """Proves (issue 39, 3) at a real terminal that says what is pasted, or does not: `y` behind a line of a paste, and behind the
     mark of its end, runs nothing, nor what is asked next. The window changes its size meanwhile."""
     with at_terminal("run", "Go.", *at(lab, "two"), cwd=folder, columns=80) as person:
-        for name in ("one", "two"):
-            person.sees(f"touch {name}.txt")
+        person.sees("touch one.txt")
+        for _ in ("one", "two"):
             person.sees("then no)")
             person.resizes(columns=3, lines=2)
             person.types(typed)
-            read_s = time.monotonic()
-            wait_until(lambda read_s=read_s: time.monotonic() > read_s + 2 * PAUSE_S)
             person.resizes(columns=80, lines=24)
-            person.types("n\r")
+            person.types_until("n\r", "touch two.txt", pause_s=2 * PAUSE_S)
         person.leaves_by(8)
     assert not (folder / "one.txt").exists() and not (folder / "two.txt").exists()
 
@@ -191,13 +188,10 @@ def test_an_ask_comes_before_a_half_typed_text_which_comes_back(lab: Lab, folder
         wait_until((folder / "begun.txt").exists)
         person.types("and in Fr")
         person.sees("» and in Fr")
-        read_s = time.monotonic()
         (folder / "go.txt").touch()
         person.sees("? bash wants to run:\n    touch made.txt")
         person.sees("then no)")
-        wait_until(lambda: time.monotonic() > read_s + PAUSE_S)  # the person pauses: what comes sooner goes to the text
-        person.types("\r")
-        person.sees("`` is no answer to this")
+        person.types_until("\r", "`` is no answer to this", pause_s=PAUSE_S)  # what comes sooner goes to the text
         assert not (folder / "made.txt").exists()
         person.sees("then no)")
         person.types("y\r")
@@ -261,9 +255,7 @@ def test_a_line_without_an_end_is_allowed_once_all_of_it_was_on_the_screen(lab: 
         person.types("qy\r")
         person.sees("bash wants to run: ")
         person.sees("then no)")
-        read_s = time.monotonic()
-        wait_until(lambda: time.monotonic() > read_s + PAUSE_S)
         assert not (folder / "one.txt").exists()
-        person.types("y\r")
+        person.types_until("y\r", "Done.", pause_s=PAUSE_S)
         person.leaves_by(0)
     assert (folder / "one.txt").exists()

@@ -163,6 +163,7 @@ class Leases:
         with self._lock:
             held = [claim for claim, _ in self._held.values()]
         ours = self._queue.renew(held, terms=self._terms)
+        self.check()  # a lease that lapsed ends the process, whichever thread hears of it first
         for claim in held:
             found = ours.get(claim.number)
             if found is None or found.is_over:

@@ -153,6 +153,27 @@ def test_a_turn_that_was_handed_over_is_not_held_and_not_lost(
     assert leases._renew() and sorted(told) == ["cancelled", "lost"] and not fourth.is_over
 
 
+@pytest.mark.promise("keep:machines")
+def test_a_lapsed_lease_ends_the_process_also_where_its_turn_is_anothers(
+    queue: TurnQueue, leases: Leases, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: a worker that was frozen past its lease ends itself, also where the renewal runs before the thread that looks at
+    the clock. Once, that thread was then told of a lost turn alone, and the worker went on."""
+
+    def end(since_s: float) -> None:
+        raise SystemExit(FENCED)
+
+    monkeypatch.setattr("turnwise.workers.leases._end_ourselves", end)
+    queue.submit("Go", agent="helper")
+    (claim,) = _claims(1, queue=queue, terms=TERMS)
+    assert leases.hold(claim)
+    leases._held[claim.number] = (claim, claim.since_s - TERMS.lease_s)
+    queue.release(claim)
+    with pytest.raises(SystemExit):
+        leases._renew()
+    assert told == []
+
+
 def _claims(count: int, *, queue: TurnQueue, terms: WorkerTerms) -> list[Claim]:
     claims = [queue.claim(terms) for _ in range(count)]
     return [claim for claim in claims if claim is not None]
