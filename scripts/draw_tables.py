@@ -29,7 +29,7 @@ from turnwise.lab.endpoint_check.shapes import MEANINGS, ORDER, WEIGHTS
 from turnwise.lab.families.family import LabFamily
 from turnwise.lab.strict.verdicts import FamilyJudge
 from turnwise.relay.breaches import BREACHES, COMMON_SOURCES, Whose, breach_of
-from turnwise.rules.last_step import OUTCOMES
+from turnwise.rules.answer_room import OUTCOMES
 from turnwise.settings.options import OptionRow, rows, rows_from
 from turnwise.terminal.compare import compare_command as compare
 from turnwise.terminal.run import chat_command as chat

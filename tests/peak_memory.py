@@ -13,8 +13,7 @@ from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import RequestFailed
 from turnwise.vocab import FaultKind, Message, Request, Text
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import DEFAULT_LIMITS, Limits, builtin_profiles
 
 KiB, MiB = 1024, 1024 * 1024
 FAMILIES = ["openai_chat", "openai_responses", "anthropic_messages", "gemini"]

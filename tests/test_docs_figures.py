@@ -40,7 +40,7 @@ from turnwise.turn.config import ScriptLimits, TurnConfig
 from turnwise.vocab import schema_bounds
 from turnwise.vocab.schema_bounds import MAX_VALUES
 from turnwise.wire import endings, healing
-from turnwise.wire.limits import Limits
+from turnwise.wire.profiles import Limits
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 NOW = 1_795_305_600.0  # 2026-11-22

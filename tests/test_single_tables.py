@@ -16,7 +16,7 @@ import turnwise
 
 SOURCE = Path(turnwise.__file__).parent
 ROOMS = tuple(
-    """rules/permission*.py rules/guarded_names.py rules/git_*.py rules/environment_names.py rules/read_only_commands.py
+    """rules/permission*.py rules/guarded_names.py rules/git_*.py rules/permission_facts.py rules/read_only_commands.py
     rules/permission_commands.py rules/allowances.py tools/shell_judge/*.py
     tools/sandbox/*.py tools/workspace/*.py base/programs.py base/unasked_files.py
     settings/permission_files.py base/private_folders.py endpoints/key_hiding.py
@@ -37,11 +37,11 @@ APART = {
     ): "which run a project's scripts",
     (
         "coding_agent/asked_calls.py:BUILTINS",
-        "rules/environment_names.py:DECLARING",
+        "rules/permission_facts.py:DECLARING",
     ): "what a shell has itself, for a mistyped word",
     (
         "coding_agent/asked_calls.py:BUILTINS",
-        "rules/environment_names.py:SETTING",
+        "rules/permission_facts.py:SETTING",
     ): "what a shell has itself, for a mistyped word",
     (
         "coding_agent/asked_calls.py:BUILTINS",
@@ -76,11 +76,11 @@ APART = {
     ): "what a redirection does",
     (
         "tools/shell_judge/grammar.py:TOKENS",
-        "rules/environment_names.py:RESERVED",
+        "rules/permission_facts.py:RESERVED",
     ): "it is the grammar's own, by a test",
     (
         "tools/shell_judge/grammar.py:TOKENS",
-        "rules/environment_names.py:DECLARING",
+        "rules/permission_facts.py:DECLARING",
     ): "it is the grammar's own, by a test",
     (
         "rules/permissions.py:_OPERATORS",
@@ -112,7 +112,7 @@ APART = {
         "tools/shell_judge/shell.py:_evaluated",
     ): "what arithmetic reads",
     (
-        "rules/environment_names.py:RESERVED",
+        "rules/permission_facts.py:RESERVED",
         "tools/shell_judge/grammar.py:_KEYWORDS",
     ): "which may be other things, too",
     (
@@ -152,7 +152,7 @@ APART = {
     ("rules/read_only_commands.py:READERS", "tools/shell_judge/wrappers.py:_BUILT_IN"): "which are no programs",
     (
         "rules/read_only_commands.py:READERS",
-        "rules/environment_names.py:IDLE_PROGRAMS",
+        "rules/permission_facts.py:IDLE_PROGRAMS",
     ): "what does nothing in a pager's place",
     ("rules/permission_commands.py:WRITING", "rules/read_only_commands.py:_ASKS_VERSION"): "which say their version",
     ("rules/guarded_names.py:_TEMPLATE", "rules/guarded_names.py:_SETTINGS"): "which endings a template has",

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from turnwise.assembly.response_reading import ResponseReader
 from turnwise.vocab import Response
 from turnwise.wire.family import Family
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import DEFAULT_LIMITS, Limits, Profile
 
 
 def read_stream(

@@ -36,7 +36,7 @@ from turnwise.base.clock import Clock, SystemClock
 from turnwise.errors import JournalFailed
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.read_only import LOST_RECORDS
-from turnwise.rules.last_step import exit_code
+from turnwise.rules.answer_room import exit_code
 from turnwise.running.resumption import MOST_TRIES
 from turnwise.testing import FakeClock, ScriptedModel
 from turnwise.testing.scripted_model import BASE_URL, call

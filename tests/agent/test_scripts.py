@@ -24,8 +24,8 @@ from turnwise import (
     read_prices,
     tool,
 )
+from turnwise.agent.agent_setup import BOUNDS, SCRIPT, check_script_limits, script_tool
 from turnwise.agent.children import TASK
-from turnwise.agent.scripts import BOUNDS, NAME, check_script_limits, script_tool
 from turnwise.agent.tools import read_tools
 from turnwise.coding_agent.workplace import ASK_USER
 from turnwise.errors import CallerError
@@ -122,7 +122,7 @@ async def test_ten_independent_reads_take_two_requests(family: str, tmp_path: Pa
     assert batches == [["read"] * 10]
     assert [event.text for event in events if isinstance(event, ScriptFinished)] == ["5 of 10\n"]
     results = [part for message in result.messages for part in message.parts if isinstance(part, ToolResult)]
-    assert [part.name for part in results] == [NAME]
+    assert [part.name for part in results] == [SCRIPT]
 
 
 @pytest.mark.promise("bill:saved")
@@ -152,7 +152,7 @@ async def test_a_program_that_is_allowed_later_is_counted_with_the_next_request(
 
     with Journal(None, clock=FakeClock()) as journal:
         model = ScriptedModel(
-            [call(NAME, id="c", program='look("a")\nawait asyncio.gather(look("b"), look("c"))'), "Done."]
+            [call(SCRIPT, id="c", program='look("a")\nawait asyncio.gather(look("b"), look("c"))'), "Done."]
         )
         agent = flat_agent(
             "openai_chat:m",
@@ -160,7 +160,7 @@ async def test_a_program_that_is_allowed_later_is_counted_with_the_next_request(
             transport=model,
             tools=[look],
             script=True,
-            policy=Policy(rules=(PermissionRule(verdict="ask", tool=NAME),), attended=True),
+            policy=Policy(rules=(PermissionRule(verdict="ask", tool=SCRIPT),), attended=True),
             approver=approver,
             prices=Prices(user=read_prices({"*": {"request": "0.01"}}, named="the test", source="the test")),
             journal=journal,
@@ -191,7 +191,7 @@ async def test_a_fallback_has_the_same_tools_whatever_its_plan() -> None:
             fallbacks=["other"],
         )
         assert (await agent.run("go")).text == "Done."
-        assert [(one.model, NAME in [tool.name for tool in one.tools]) for one in model.asked] == [
+        assert [(one.model, SCRIPT in [tool.name for tool in one.tools]) for one in model.asked] == [
             ("m", offered),
             ("other", offered),
         ]

@@ -1,6 +1,6 @@
 """The assembler's fast ways say what its plain way says, of every sequence of frames (promise assembly:split-anywhere).
 
-With `fast=None` the assembler takes every frame alone; what stands in `assembly/fast.py` only saves work. Streams of the families
+With `fast=None` the assembler takes every frame alone; its fast ways only save work. Streams of the families
 are compared in tests/wire/test_fast_ways.py; here are frames that no family gives, and responses at their limits.
 """
 
@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from assembly.test_properties import FRAMES
 from thoroughness import examples
 from turnwise.assembly.blocks import BlockKind, CallAtHand, OpenBlock, ResponseSize, WrittenCalls
-from turnwise.assembly.fast import FastRuns
-from turnwise.assembly.response import Assembler
+from turnwise.assembly.response import Assembler, FastRuns
 from turnwise.assembly.tool_calls import CallTable
 from turnwise.vocab import (
     BlockEnded,

@@ -24,8 +24,7 @@ from turnwise.vocab import (
     ToolCall,
 )
 from turnwise.wire.family import family
-from turnwise.wire.limits import DEFAULT_LIMITS
-from turnwise.wire.profiles import FamilyName, Profile
+from turnwise.wire.profiles import DEFAULT_LIMITS, FamilyName, Profile
 
 FAMILIES: tuple[FamilyName, ...] = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 # Families whose response may hold several texts, and calls before them.

@@ -6,8 +6,7 @@ from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.testing import byte_by_byte
 from turnwise.vocab import FaultKind, FinishReason, Message, Text, TextDelta
 from turnwise.wire.family import family
-from turnwise.wire.limits import Limits
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import Limits, builtin_profiles
 from whole_streams import read_stream
 
 CHAT, PROFILE = family("openai_chat"), builtin_profiles()["openai_chat"]

@@ -21,7 +21,7 @@ from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport,
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.events import Interrupted, MessageArrived, RequestFailed, ResponseReceived, StepPrepared
 from turnwise.vocab import Fault, FaultKind, Message, StopReason, Text, text_of
-from turnwise.wire.limits import Limits
+from turnwise.wire.profiles import Limits
 from waits import HANG_S
 
 TUESDAY = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC

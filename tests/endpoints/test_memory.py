@@ -28,11 +28,10 @@ from peak_memory import (
     text_event,
 )
 from turnwise.assembly.response_reading import ResponseReader
-from turnwise.endpoints.portions import MOST_BYTES
+from turnwise.endpoints.exchange import MOST_BYTES
 from turnwise.vocab import FaultKind, Text
 from turnwise.wire.family import family
-from turnwise.wire.limits import Limits
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import Limits, builtin_profiles
 
 pytestmark = pytest.mark.wide
 

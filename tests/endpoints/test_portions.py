@@ -15,8 +15,7 @@ from relay.many_calls import stream_of_calls
 from tables import each
 from turnwise.assembly.response_reading import ResponseReader, StreamReader
 from turnwise.endpoints.endpoints import Endpoint, build_http_request
-from turnwise.endpoints.exchange import AnswerRoom, Exchange
-from turnwise.endpoints.portions import MOST_BYTES, MOST_EVENTS, Portions
+from turnwise.endpoints.exchange import MOST_BYTES, MOST_EVENTS, AnswerRoom, Exchange, Portions
 from turnwise.endpoints.transport import HttpReply, HttpRequest, Take
 from turnwise.gateway.delivery import Delivery, DeliveryMeans
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayRules, UpstreamSide
@@ -26,8 +25,7 @@ from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived
 from turnwise.vocab import Frame
 from turnwise.wire.family import family
-from turnwise.wire.limits import DEFAULT_LIMITS
-from turnwise.wire.profiles import FamilyName
+from turnwise.wire.profiles import DEFAULT_LIMITS, FamilyName
 from waits import HANG_S
 
 

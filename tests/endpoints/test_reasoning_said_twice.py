@@ -9,8 +9,7 @@ from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.assembly.text_calls.frames import CallFinder
 from turnwise.vocab import ReasoningDelta, reasoning_of, text_of
 from turnwise.wire.family import family
-from turnwise.wire.limits import DEFAULT_LIMITS
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import DEFAULT_LIMITS, builtin_profiles
 
 CHAT = family("openai_chat")
 PROFILE = builtin_profiles()["vllm"]

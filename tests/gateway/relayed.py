@@ -14,15 +14,14 @@ from turnwise.endpoints.transport import Transport
 from turnwise.gateway.delivery import Delivery, DeliveryMeans, write_found
 from turnwise.gateway.doors import PieceWriter
 from turnwise.lab import Lab, families
-from turnwise.lab.families.client_streams import StreamReading
+from turnwise.lab.families.family import StreamReading
 from turnwise.lab.gateway_check import QUESTION, TOOL_NAMES
 from turnwise.lab.script import Script
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.testing import FakeClock, ScriptedTransport
 from turnwise.vocab import Fault, Message, Request, Response, Settings, Text, ToolSpec, calls_of
 from turnwise.wire.family import family
-from turnwise.wire.limits import DEFAULT_LIMITS
-from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.wire.profiles import DEFAULT_LIMITS, Profile, builtin_profiles
 from whole_streams import read_stream
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from turnwise.gateway.app import DoorRules, GatewayApp
+from turnwise.gateway.client_bounds import KeyRing
 from turnwise.gateway.doors import ClientCall, ClientGone, Outlet, PieceWriter
-from turnwise.gateway.keys import KeyRing
 from turnwise.gateway.serve import BoundSocket, serve
 from waits import HANG_S
 

@@ -12,9 +12,8 @@ import pytest
 
 from gateway.serving import CHAT, JSON, Gateway, error_of, gateway, status_of
 from turnwise.gateway.app import DoorRules
-from turnwise.gateway.client_bounds import Bounds
+from turnwise.gateway.client_bounds import Bounds, add_key, revoke_key
 from turnwise.gateway.doors import EXPOSED, ClientCall
-from turnwise.gateway.keys import add_key, revoke_key
 from waits import HANG_S
 
 PAGE = "https://chat.example"

@@ -13,13 +13,13 @@ from gateway.calling import call_of, upstream_at
 from gateway.relayed import Gathered
 from lab.failing import DEADLINES, settled
 from turnwise.endpoints.endpoints import Endpoint
-from turnwise.gateway import learned_refusals
+from turnwise.gateway import service as learned_refusals
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.lab import Lab
 from turnwise.lab.script import Binding, Script, ScriptedCall, ScriptedStep
-from turnwise.relay.bound_requests import BoundConversation, BoundThinking
+from turnwise.relay.client_exchange import BoundConversation, BoundThinking
 from turnwise.testing import FakeClock
 from turnwise.testing.scripted_model import Reply, ScriptedTransport
 from turnwise.vocab import Message, Request, Text

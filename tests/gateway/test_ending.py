@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.errors import CallerError
-from turnwise.gateway.keys import add_key, read_keys
+from turnwise.gateway.client_bounds import add_key, read_keys
 from turnwise.gateway.serve import BoundSocket, check_reach
 from waits import HANG_S
 

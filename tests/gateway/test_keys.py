@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from turnwise.errors import CallerError
-from turnwise.gateway.keys import (
+from turnwise.gateway.client_bounds import (
     MAX_FILE_BYTES,
     ClientKey,
     KeyFile,
@@ -154,7 +154,7 @@ def test_an_unknown_field_of_the_file_is_told(path: Path) -> None:
 def test_keys_that_are_added_at_once_all_stay(path: Path) -> None:
     """Eight processes, each with four keys of its own: each waits for the file."""
     code = (
-        "import sys; from pathlib import Path; from turnwise.gateway.keys import add_key\n"
+        "import sys; from pathlib import Path; from turnwise.gateway.client_bounds import add_key\n"
         "for at in range(4): add_key(Path(sys.argv[1]), f'{sys.argv[2]}-{at}', admin=False, today='2026-11-23')"
     )
     processes = [subprocess.Popen([sys.executable, "-c", code, str(path), f"p{at}"]) for at in range(8)]

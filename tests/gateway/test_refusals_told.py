@@ -17,9 +17,8 @@ from gateway.test_told import read_metrics, valued
 from terminal.running import running_lab
 from turnwise.gateway.accounts import GatewayCounts
 from turnwise.gateway.app import DoorRules
-from turnwise.gateway.client_bounds import Bounds
+from turnwise.gateway.client_bounds import Bounds, add_key
 from turnwise.gateway.doors import DoorReason
-from turnwise.gateway.keys import add_key
 from waits import HANG_S
 
 RULES = DoorRules(bounds=Bounds(body_bytes=1_000, query_bytes=100, head_bytes=4_000, depth=5))

@@ -9,8 +9,8 @@ import pytest
 from gateway.calling import answered, call_of, upstream_at
 from gateway.serving import gateway, status_of
 from turnwise.errors import CallerError
+from turnwise.gateway.client_bounds import ClientKey, add_key
 from turnwise.gateway.config import GatewayConfig, GatewayRoute, check_clients
-from turnwise.gateway.keys import ClientKey, add_key
 
 
 def keys_of(*names: str) -> tuple[ClientKey, ...]:

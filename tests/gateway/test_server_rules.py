@@ -9,7 +9,7 @@ import pytest
 from gateway.calling import upstream_at
 from gateway.relayed import Gathered
 from lab.failing import DEADLINES, settled
-from turnwise.gateway import learned_refusals
+from turnwise.gateway import service as learned_refusals
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans

@@ -7,7 +7,7 @@ import msgspec
 
 from lab.failing import settled
 from turn.kept_lab import SAID, LabFiles, lab_config
-from turnwise.agent.scripts import with_script
+from turnwise.agent.agent_setup import with_script
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.habits import Circuits

@@ -18,7 +18,7 @@ from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.records import RequestSent, ToolsStarted
-from turnwise.rules.last_step import exit_code
+from turnwise.rules.answer_room import exit_code
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import RunnerMeans
 from turnwise.running.watcher_events import CallAnswered, ToolFinished, ToolStarted, WatcherEvent

@@ -8,7 +8,7 @@ import pytest
 from tables import each
 from turnwise.lab import Script, builtin_scripts, families
 from turnwise.lab.families import Route
-from turnwise.lab.families.client_streams import BrokenRule
+from turnwise.lab.families.family import BrokenRule
 from turnwise.lab.gateway_check import (
     HEALTHY_CASES,
     HOPELESS_CASES,

@@ -36,7 +36,7 @@ ELSEWHERE = {
     "assembly/tool_calls.py": frozenset(heal.KINDS),
     "relay/breaches.py": frozenset({"finish_hides_calls", "finish_of_forced_call"}),
     "rules/continuation.py": frozenset({"continued_after_words", "continued_in_fence", "continued_with_overlap"}),
-    "wire/anthropic_messages/body.py": frozenset[str](),  # what `_lost` was given
+    "wire/anthropic_messages/events.py": frozenset[str](),  # what `_lost` was given
     "wire/anthropic_messages/stream.py": frozenset(DAMAGES),
     "wire/gemini/chunks.py": frozenset({"noise_skipped", "undecodable_chunk"}),
     "wire/openai_chat/stream.py": frozenset({"invalid_utf8", "control_character", "content_skipped"}),

@@ -28,8 +28,7 @@ from turnwise.vocab import (
     calls_of,
 )
 from turnwise.wire.family import family
-from turnwise.wire.limits import Limits
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import Limits, builtin_profiles
 
 WHOLE = '{"text":"The quick brown fox jumps over the lazy dog, again and again, and then it sleeps."}'
 CUT, REST = WHOLE[:70], WHOLE[20:]

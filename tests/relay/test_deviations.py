@@ -18,8 +18,7 @@ from turnwise.relay.client_exchange import RelayRules
 from turnwise.relay.event_reader import EventSplitter
 from turnwise.vocab import Repair
 from turnwise.wire.family import MODULES, family
-from turnwise.wire.limits import DEFAULT_LIMITS
-from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.wire.profiles import DEFAULT_LIMITS, Profile, builtin_profiles
 
 AS_IT_COMES = RelayRules(heals=False, continues="off")
 # Scripts of several steps end early here: one request each.

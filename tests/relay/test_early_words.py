@@ -22,8 +22,7 @@ from turnwise.rules.retries import NO_RETRY
 from turnwise.testing.frames import random_splits
 from turnwise.vocab import Message, Repair, Request, Text, ToolSpec, text_of
 from turnwise.wire.family import family
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import DEFAULT_LIMITS, Limits, builtin_profiles
 
 FAMILY_PROFILES = {
     "openai_chat": "openai-chat",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tables import each
 from turnwise.relay.event_reader import EventSplitter, completed
 from turnwise.testing.frames import every_split
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.profiles import DEFAULT_LIMITS, Limits
 
 EVENTS = [b"data: 1\n\n", b": a comment\r\n\r\n", b"event: x\ndata: {}\n\r\n", b"data: 2\r\r", b"data: 3\r\n\n"]
 

@@ -31,8 +31,7 @@ from turnwise.vocab import (
     calls_of,
 )
 from turnwise.wire.family import family
-from turnwise.wire.limits import Limits
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import Limits, builtin_profiles
 from whole_streams import read_stream
 
 KiB = 1024

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from replay.test_private_keys import PEM
 from tables import each
-from turnwise.replay.key_rules import keys_in
-from turnwise.replay.secret_finder import SecretFinder, encoded_keys_in
-from turnwise.replay.stand_ins import StandIns
+from turnwise.replay.secret_finder import SecretFinder, StandIns, encoded_keys_in, keys_in
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.replay.key_rules import OVERLAP, PART, key_rules, keys_in
-from turnwise.replay.secret_finder import SecretFinder
-from turnwise.replay.stand_ins import StandIns
+from turnwise.replay.secret_finder import OVERLAP, PART, SecretFinder, StandIns, key_rules, keys_in
 
 ROOT = Path(__file__).parents[2]
 SIGNS = {

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from turnwise.endpoints.key_hiding import plain
-from turnwise.replay.secret_finder import LONGEST_KEY, SecretFinder, private_keys_in
-from turnwise.replay.stand_ins import StandIns
+from turnwise.replay.secret_finder import LONGEST_KEY, SecretFinder, StandIns, private_keys_in
 
 DER = b"0\x82\x04\xbe" + random.Random(7).randbytes(1210)
 BODY = base64.b64encode(DER).decode()

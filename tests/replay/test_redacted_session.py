@@ -19,11 +19,9 @@ from turnwise.endpoints.key_hiding import plain
 from turnwise.errors import CallerError
 from turnwise.journal.records import RequestSent
 from turnwise.lab import builtin_scripts
-from turnwise.replay.redacted_session import Hidden, without_secrets
-from turnwise.replay.secret_finder import SecretFinder
+from turnwise.replay.redacted_session import Hidden, TextChange, texts_in, with_texts, without_secrets
+from turnwise.replay.secret_finder import SecretFinder, StandIns
 from turnwise.replay.session_file import RecordedSession
-from turnwise.replay.stand_ins import StandIns
-from turnwise.replay.struct_texts import TextChange, texts_in, with_texts
 from turnwise.turn.commands import Command, RunTools
 from turnwise.turn.events import Event, ResponseReceived, TurnStarted
 from turnwise.turn.machine import fold_session

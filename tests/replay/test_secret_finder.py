@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from turnwise.endpoints.key_hiding import plain
-from turnwise.replay.key_rules import keys_in
-from turnwise.replay.secret_finder import SecretFinder
-from turnwise.replay.stand_ins import StandIns, can_be_replaced, spelled_alike
+from turnwise.replay.secret_finder import SecretFinder, StandIns, can_be_replaced, keys_in, spelled_alike
 
 KEY = "sk-proj-AbC123dEf456-gHi789jKl_xyz"
 RANDOM = b"the same for each run of the tests"

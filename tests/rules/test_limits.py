@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tables import each
 from thoroughness import examples
+from turnwise.rules.answer_room import EMPTY_AGAIN, SYNTHESIS
 from turnwise.rules.budget import message_bytes
-from turnwise.rules.last_step import EMPTY_AGAIN, SYNTHESIS
 from turnwise.rules.limits import (
     ANSWER_WORDS_TOKENS,
     BYTES_A_TOKEN,

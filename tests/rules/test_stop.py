@@ -2,7 +2,7 @@
 
 import pytest
 
-from turnwise.rules.last_step import OUTCOMES, exit_code, forbid_tools
+from turnwise.rules.answer_room import OUTCOMES, exit_code, forbid_tools
 from turnwise.rules.limits import MaxSteps, Spent, forecast, pace
 from turnwise.vocab import StopReason, ToolSpec
 

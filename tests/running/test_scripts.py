@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from turnwise.agent.scripts import script_tool
+from turnwise.agent.agent_setup import script_tool
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.journal.journal import Journal
 from turnwise.rules.permissions import PermissionRule, Policy

@@ -11,7 +11,7 @@ import pytest
 from terminal.running import Cli, begin, end
 from turnwise._version import __version__
 from turnwise.lab import builtin_scripts
-from turnwise.rules.last_step import OUTCOMES
+from turnwise.rules.answer_room import OUTCOMES
 from turnwise.terminal.exit_codes import NOTHING_CHANGED
 from turnwise.terminal.group import COMMANDS, group
 

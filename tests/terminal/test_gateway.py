@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from terminal.running import Cli
-from turnwise.gateway.keys import KeyRing, find_client, key_file, read_keys
+from turnwise.gateway.client_bounds import KeyRing, find_client, key_file, read_keys
 from waits import HANG_S
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.served_gateway import ServedGateway, served_gateway
 from terminal.running import Cli, running_lab
-from turnwise.gateway.keys import add_key, key_file
+from turnwise.gateway.client_bounds import add_key, key_file
 from turnwise.lab import Lab
 from turnwise.lab.gateway_check import checked_cases
 from waits import HANG_S

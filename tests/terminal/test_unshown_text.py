@@ -6,7 +6,7 @@ from contextlib import redirect_stdout
 import pytest
 
 from emulator import Tty
-from turnwise.rules.last_step import LocalAnswer, local_answer, read_local_answer
+from turnwise.rules.answer_room import LocalAnswer, local_answer, read_local_answer
 from turnwise.running.watcher_events import (
     AttemptDiscarded,
     FrameSeen,

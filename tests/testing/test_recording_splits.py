@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from thoroughness import examples
 from turnwise.endpoints.transport import HttpRequest
-from turnwise.replay.stand_ins import StandIns
+from turnwise.replay.secret_finder import StandIns
 from turnwise.testing import Recording, Reply, ScriptedTransport
 from turnwise.testing.wire_conformance import assemble, decode_stream, encode_stream
 from turnwise.vocab import (

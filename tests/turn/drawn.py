@@ -3,8 +3,8 @@
 import msgspec
 from hypothesis import strategies as st
 
+from turnwise.rules.answer_room import NEEDS_TOOLS_FOR_HISTORY
 from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
-from turnwise.rules.last_step import NEEDS_TOOLS_FOR_HISTORY
 from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
 from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.rules.retries import NO_RETRY, RetryPolicy

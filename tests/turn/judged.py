@@ -13,7 +13,7 @@ from turn.wire_prefix import Wire, check_prefixes, read_wire
 from turnwise.lab.raw import parse
 from turnwise.lab.strict import ModelRules
 from turnwise.lab.strict import check as judge
-from turnwise.rules.last_step import OUTCOMES
+from turnwise.rules.answer_room import OUTCOMES
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.commands import Ask, Command, FinishTurn, RunHooks, RunTools, SendRequest, Wait
 from turnwise.turn.config import TurnConfig, TurnResult

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from lab.failing import DEADLINES, FAMILIES, settled
-from turnwise.agent.scripts import with_script
+from turnwise.agent.agent_setup import with_script
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.habits import Circuits

@@ -12,8 +12,8 @@ from turn.test_begin_again import BUSY
 from turn.test_continuing import WRITE
 from turn.test_learned_room import OVERFLOW, SEARCH, messages_of
 from turn.test_room import ROOMY, failed
+from turnwise.rules.answer_room import SYNTHESIS
 from turnwise.rules.budget import ModelLimits, message_bytes
-from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, Spent
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.events import RequestFailed, StepPrepared, WaitOver

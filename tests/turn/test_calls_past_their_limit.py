@@ -8,8 +8,7 @@ import pytest
 from turn.playing import play, results_in, says
 from turnwise.vocab import ArgumentsState, StopReason, calls_of
 from turnwise.wire import family as registry
-from turnwise.wire.limits import DEFAULT_LIMITS
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import DEFAULT_LIMITS, builtin_profiles
 from whole_streams import read_stream
 
 MOST = DEFAULT_LIMITS.call_bytes

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from tables import each
 from turn.playing import CONFIG, Played, call, play, results_in, says, session_messages
+from turnwise.rules.answer_room import NOT_RUN_LAST_STEP
 from turnwise.rules.arguments import SEND_WHOLE
 from turnwise.rules.budget import ATE_ALL, ModelLimits
-from turnwise.rules.last_step import NOT_RUN_LAST_STEP
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.endings import NOT_RUN_CONTINUING
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, TurnStarted

@@ -5,8 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, READ, call, cut, play, results_in, says
+from turnwise.rules.answer_room import EMPTY_AGAIN
 from turnwise.rules.budget import ATE_ALL
-from turnwise.rules.last_step import EMPTY_AGAIN
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunHooks, RunTools, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer
 from turnwise.turn.events import (

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from turn.playing import ASK, CONFIG, call, cut, play, results_in, says
 from turn.test_cost_so_far import ROW
 from turn.test_pending_calls import PENDING, handed_in, play_started
-from turnwise.rules.last_step import SYNTHESIS
+from turnwise.rules.answer_room import SYNTHESIS
 from turnwise.rules.limits import MaxCost, MaxWallTime, Spent
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.events import HookOutcome, HooksRan, RequestFailed, ResponseReceived, TurnStarted

@@ -11,8 +11,8 @@ from tables import each
 from turn.playing import ASK, CONFIG, READ, Played, call, cut, done, play, results_in, says
 from turn.test_last_request import against_window, steps
 from turn.test_verdicts import HELD, allow
+from turnwise.rules.answer_room import SYNTHESIS
 from turnwise.rules.budget import ModelLimits, message_bytes
-from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import MaxCost, MaxRequests, MaxTokens, MaxWallTime, Spent
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.reservations import Place

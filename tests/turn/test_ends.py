@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from tables import each
 from turn.playing import ASK, CONFIG, READ, WRITE, call, cut, play, results_in, says
-from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS
+from turnwise.rules.answer_room import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS
 from turnwise.rules.retries import NO_RETRY
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.endings import why_incomplete

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from turn.playing import CONFIG, Played, call, play, says
-from turnwise.rules.last_step import EMPTY_AGAIN
+from turnwise.rules.answer_room import EMPTY_AGAIN
 from turnwise.turn.events import Interrupted
 from turnwise.vocab import FinishReason, Reasoning, Refusal, Response, StopReason, Text, Usage, text_of
 from turnwise.vocab.hidden_characters import BLANK, IGNORABLE, says_something

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from turn.playing import CONFIG, READ, Played, call, cut, done, play, says
 from turn.test_carried_state import lines_of
 from turnwise.errors import CallerError
+from turnwise.rules.answer_room import SYNTHESIS
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.continuation import hold_back
-from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import AllOf, Limit, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
 from turnwise.turn.commands import Command, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig

@@ -5,8 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import CONFIG, READ, Played, call, cut, play, results_in, says
+from turnwise.rules.answer_room import SYNTHESIS
 from turnwise.rules.continuation import hold_back
-from turnwise.rules.last_step import SYNTHESIS
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.turn.fault_counts import MISFIT

@@ -10,8 +10,8 @@ from turn.playing import CONFIG, call, cut, play, results_in, says
 from turn.test_asked_anew import OBJECT, PREPARED, RAISED, asked
 from turn.test_learned_room import messages_of
 from turn.test_room import ROOMY
+from turnwise.rules.answer_room import EMPTY_AGAIN, SYNTHESIS
 from turnwise.rules.budget import ModelLimits, message_bytes
-from turnwise.rules.last_step import EMPTY_AGAIN, SYNTHESIS
 from turnwise.rules.limits import MaxRequests, MaxTokens
 from turnwise.turn.endings import why_failed
 from turnwise.turn.events import RequestFailed

@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, READ, call, done, play, says
-from turnwise.rules.answer_room import QUOTED, fit_answer
+from turnwise.rules.answer_room import QUOTED, SYNTHESIS, fit_answer
 from turnwise.rules.budget import ModelLimits, message_bytes
-from turnwise.rules.last_step import SYNTHESIS
 from turnwise.rules.limits import ANSWER_TOKENS, ANSWER_WORDS_TOKENS, LEAST_ANSWER_TOKENS, MaxCost, MaxTokens, Spent
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.reservations import NOTHING_LEFT, least_of, shares_of

@@ -11,7 +11,7 @@ import pytest
 
 from flat_agents import flat_agent
 from turnwise import MaxSteps, RunResult, StopReason
-from turnwise.rules.last_step import CALL_NOT_READ_AGAIN
+from turnwise.rules.answer_room import CALL_NOT_READ_AGAIN
 from turnwise.testing.scripted_model import Reply, ScriptedTransport
 
 ERROR = {

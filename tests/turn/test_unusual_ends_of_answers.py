@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from turn.playing import CONFIG, SCHEMA, call, cut, play, says
 from turn.test_output import CHECKED
-from turnwise.rules.last_step import GO_ON
+from turnwise.rules.answer_room import GO_ON
 from turnwise.turn.commands import CheckOutput, Command
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.turn.endings import UNFINISHED, why_failed

@@ -17,9 +17,8 @@ from turnwise.vocab import (
     Started,
     Text,
 )
-from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.openai_chat import FAMILY
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import DEFAULT_LIMITS, builtin_profiles
 
 PROFILE = builtin_profiles()["openai_chat"]
 REQUEST = Request(model="m", messages=(Message("user", (Text("hi"),)),))

@@ -21,8 +21,7 @@ from turnwise.vocab import (
     text_of,
 )
 from turnwise.wire.anthropic_messages import FAMILY
-from turnwise.wire.limits import DEFAULT_LIMITS
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import DEFAULT_LIMITS, Profile
 
 PROFILE = Profile(name="anthropic_messages", family="anthropic_messages")
 COMPLETE, LOST = ArgumentsState.COMPLETE, ArgumentsState.LOST

@@ -43,8 +43,7 @@ from turnwise.vocab import (
     text_of,
 )
 from turnwise.wire.anthropic_messages import FAMILY
-from turnwise.wire.limits import DEFAULT_LIMITS
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import DEFAULT_LIMITS, Profile
 
 NAME = "anthropic_messages"
 PROFILE = Profile(name="test", family="anthropic_messages")

@@ -14,8 +14,7 @@ from turnwise.assembly.response import Assembler
 from turnwise.testing.wire_conformance import assemble
 from turnwise.vocab import FinishReason, Mended, Repair, text_of
 from turnwise.wire.family import family
-from turnwise.wire.limits import DEFAULT_LIMITS
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import DEFAULT_LIMITS, builtin_profiles
 
 Json = Any
 NAMES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from tables import each
 from thoroughness import examples
 from turnwise.lab import strict
-from turnwise.lab.strict.cache_marks import marks_of_chat, marks_of_messages
+from turnwise.lab.strict.verdicts import marks_of_chat, marks_of_messages
 from turnwise.vocab import Caching, File, Message, Opaque, Reasoning, Request, Text, ToolCall, ToolResult, ToolSpec
 from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.family import family

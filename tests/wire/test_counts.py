@@ -19,7 +19,7 @@ from turnwise.wire.anthropic_messages.endings import UsageTally
 from turnwise.wire.endings import MAX_BYTES, MAX_COUNT, MergedUsage
 from turnwise.wire.gemini.endings import UsageReader as GeminiUsage
 from turnwise.wire.openai_chat.endings import UsageReader as ChatUsage
-from turnwise.wire.openai_responses.endings import UsageReader as ResponsesUsage
+from turnwise.wire.openai_responses.open_response import UsageReader as ResponsesUsage
 from turnwise.wire.profiles import builtin_profiles
 from whole_streams import read_stream
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from lab.asking import ask, body_of, path_of
 from recordings import of_family, profile_of
 from thoroughness import examples
-from turnwise.assembly.fast import FastRuns
-from turnwise.assembly.response import Assembler
+from turnwise.assembly.response import Assembler, FastRuns
 from turnwise.lab import builtin_scripts
 from turnwise.testing.frames import random_splits
 from turnwise.vocab import Frame, Response, ToolCallDelta, text_of
@@ -27,10 +26,9 @@ from turnwise.wire import anthropic_messages, gemini, openai_chat, openai_respon
 from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
 from turnwise.wire.family import Family, StreamDecoder
 from turnwise.wire.gemini.stream import GeminiStreamDecoder
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.openai_chat.stream import ChatStreamDecoder
 from turnwise.wire.openai_responses.stream import ResponsesStreamDecoder
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import DEFAULT_LIMITS, Limits, Profile
 from wire.gemini_streams import PROFILE
 from wire.test_deltas_of_one_read import (
     BEGUN,

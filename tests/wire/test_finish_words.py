@@ -9,8 +9,7 @@ from tables import each
 from turnwise.testing.wire_conformance import assemble
 from turnwise.vocab import ArgumentsState, FinishReason, Repair, Response, calls_of
 from turnwise.wire.family import family
-from turnwise.wire.limits import DEFAULT_LIMITS
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import DEFAULT_LIMITS, builtin_profiles
 
 NAMES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 each_family = pytest.mark.parametrize("name", NAMES)

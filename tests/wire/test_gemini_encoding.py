@@ -49,7 +49,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.endings import says_same
 from turnwise.wire.gemini import FAMILY
-from turnwise.wire.limits import DEFAULT_LIMITS
+from turnwise.wire.profiles import DEFAULT_LIMITS
 from wire.gemini_streams import (
     COUNTED,
     NAME,

@@ -6,7 +6,7 @@ from tables import each
 from turnwise.testing.wire_conformance import assemble
 from turnwise.vocab import Frame, text_of
 from turnwise.wire.gemini.stream import FastChunks, GeminiStreamDecoder
-from turnwise.wire.limits import DEFAULT_LIMITS
+from turnwise.wire.profiles import DEFAULT_LIMITS
 from wire.test_repeated_chunks import gemini_chunk
 
 LITERALS = [b'"once "', b'"caf\\u00e9 "', b'"ab"', b'"c "', b'"\\n"', b'"a/b "', '"ü "'.encode()] * 4

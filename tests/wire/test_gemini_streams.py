@@ -40,7 +40,7 @@ from turnwise.vocab import (
 from turnwise.wire.gemini import FAMILY
 from turnwise.wire.gemini.chunks import BEGIN, PartialArg, PartialArguments, read_path
 from turnwise.wire.gemini.stream import ArraySplitter
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.profiles import DEFAULT_LIMITS, Limits
 from wire.gemini_streams import (
     COUNTED,
     NAME,

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tables import each
 from turnwise.vocab import FaultKind
 from turnwise.wire.family import family
-from turnwise.wire.limits import SLICE_BYTES, Limits
 from turnwise.wire.long_events import call_too_long
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import SLICE_BYTES, Limits, builtin_profiles
 
 LIMIT = 400
 TEXTS = st.text(st.sampled_from('x"\\\n\t é中😀\x00'), max_size=LIMIT)

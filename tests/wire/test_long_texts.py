@@ -19,10 +19,10 @@ from turnwise.wire.gemini.chunks import Chunk as GeminiChunk
 from turnwise.wire.gemini.chunks import PlainPart
 from turnwise.wire.gemini.stream import Framing
 from turnwise.wire.json_fields import UNREADABLE, compact
-from turnwise.wire.limits import Limits
 from turnwise.wire.long_events import read_long
 from turnwise.wire.openai_chat.chunks import Chunk
 from turnwise.wire.openai_responses.items import Delta
+from turnwise.wire.profiles import Limits
 from turnwise.wire.sse import SseParser
 
 DECODERS: dict[str, list[Callable[[bytes], object]]] = {

@@ -44,8 +44,8 @@ from turnwise.vocab import (
     ToolCallDelta,
     Usage,
 )
-from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.openai_chat import FAMILY
+from turnwise.wire.profiles import DEFAULT_LIMITS
 from wire.openai_chat_streams import (
     PROFILE,
     REQUEST,

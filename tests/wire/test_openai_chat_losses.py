@@ -22,8 +22,8 @@ from turnwise.vocab import (
     calls_of,
     text_of,
 )
-from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.openai_chat import FAMILY
+from turnwise.wire.profiles import DEFAULT_LIMITS
 from wire.openai_chat_streams import END, PROFILE, body, call, delta, respond, stream_of
 
 NAMED = {"index": 0, "id": "call_1", "function": {"name": "remove", "arguments": '{"path":"/srv/'}}

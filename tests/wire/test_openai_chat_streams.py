@@ -45,9 +45,8 @@ from turnwise.vocab import (
     Usage,
     UsageReported,
 )
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.openai_chat import FAMILY
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import DEFAULT_LIMITS, Limits, builtin_profiles
 from wire.openai_chat_streams import (
     END,
     PROFILE,

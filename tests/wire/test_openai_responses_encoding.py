@@ -56,9 +56,8 @@ from turnwise.vocab import (
     refusal_of,
     text_of,
 )
-from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.openai_responses import FAMILY
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import DEFAULT_LIMITS, builtin_profiles
 
 PROFILE = builtin_profiles()["openai_responses"]
 REQUEST = Request(

@@ -12,8 +12,8 @@ from recordings import Row, decode, of_family
 from tables import each
 from turnwise.testing.wire_conformance import assemble
 from turnwise.vocab import ArgumentsState, Response, calls_of, text_of
-from turnwise.wire.limits import DEFAULT_LIMITS
 from turnwise.wire.openai_responses import FAMILY
+from turnwise.wire.profiles import DEFAULT_LIMITS
 from wire.openai_responses_streams import PROFILE, begin, call_events, end, event, read
 
 ARGUMENTS = '{"path":"/srv/old/x"}'

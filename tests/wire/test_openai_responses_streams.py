@@ -41,8 +41,8 @@ from turnwise.vocab import (
     text_of,
 )
 from turnwise.wire.faults import too_large
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
 from turnwise.wire.openai_responses import FAMILY
+from turnwise.wire.profiles import DEFAULT_LIMITS, Limits
 from wire.openai_responses_streams import PROFILE, USAGE, begin, call, call_events, end, event, read
 
 EVERYTHING = [

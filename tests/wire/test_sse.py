@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each
-from turnwise.wire.limits import Limits
+from turnwise.wire.profiles import Limits
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, encode_event
 
 STREAM = (

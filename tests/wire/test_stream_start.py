@@ -7,8 +7,7 @@ import pytest
 from turnwise.testing import every_split
 from turnwise.vocab import FaultKind, Response, text_of
 from turnwise.wire.family import family
-from turnwise.wire.limits import Limits
-from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.profiles import Limits, builtin_profiles
 from turnwise.wire.sse import StreamBeginning
 from whole_streams import read_stream
 

@@ -37,8 +37,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.endings import CALL_FAILED, unread_call
 from turnwise.wire.family import Family
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits, is_wide
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import DEFAULT_LIMITS, Limits, Profile, is_wide
 from turnwise.wire.sse import BOM
 from turnwise.wire.tool_names import frames_with_names, response_with_names
 

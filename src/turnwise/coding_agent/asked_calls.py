@@ -21,7 +21,7 @@ from turnwise.coding_agent.text import visible, visible_line
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, session_so_far
 from turnwise.rules.history import waiting_calls
-from turnwise.rules.mcp_names import server_of
+from turnwise.rules.names import server_of
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
 from turnwise.running.approvals import Asking

@@ -11,7 +11,7 @@ from turnwise.coding_agent.prompts import PromptPart, with_files
 from turnwise.coding_agent.run_events import DeniedCall, denied_in
 from turnwise.coding_agent.workplace import Workplace
 from turnwise.rules.advice import for_people
-from turnwise.rules.last_step import read_local_answer, results_said
+from turnwise.rules.answer_room import read_local_answer, results_said
 from turnwise.rules.permissions import Policy, judge_permission
 from turnwise.running.watcher_events import ChildSeen, ToolFinished, ToolStarted, WatcherEvent
 from turnwise.turn.commands import PlannedCall

@@ -13,7 +13,7 @@ from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session
 from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import AnyOf, Limit
-from turnwise.rules.mcp_names import mcp_rule
+from turnwise.rules.names import mcp_rule
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permission_paths import escape_pattern
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules

@@ -20,8 +20,7 @@ from turnwise.vocab import (
     text_of,
 )
 from turnwise.wire import family as registry
-from turnwise.wire.limits import DEFAULT_LIMITS
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import DEFAULT_LIMITS, Profile
 
 CHUNK_BYTES = 64 * 1024
 NOT_A_STREAM = (FaultKind.PROTOCOL, FaultKind.TOO_LARGE, FaultKind.DISCONNECTED)

@@ -16,7 +16,7 @@ import msgspec
 from turnwise.base.threads import LONG_BYTES, beside_loop
 from turnwise.errors import CallerError
 from turnwise.gateway import doors
-from turnwise.gateway.client_bounds import Bounds
+from turnwise.gateway.client_bounds import PREFIX, Bounds, ClientKey, KeyRing, find_client
 from turnwise.gateway.doors import (
     JSON,
     WRITER,
@@ -29,7 +29,6 @@ from turnwise.gateway.doors import (
     encode_refusal,
     family_of,
 )
-from turnwise.gateway.keys import PREFIX, ClientKey, KeyRing, find_client
 from turnwise.relay.client_request import asked_path, is_deeper
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.relay_facts import AskedPath

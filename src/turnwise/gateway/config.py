@@ -40,9 +40,8 @@ from turnwise.agent.models import find_profile, read_model
 from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.errors import CallerError
 from turnwise.gateway.app import DoorRules
-from turnwise.gateway.client_bounds import Bounds
+from turnwise.gateway.client_bounds import Bounds, ClientKey
 from turnwise.gateway.doors import is_host, is_origin
-from turnwise.gateway.keys import ClientKey
 from turnwise.relay.client_request import asked_path
 from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import with_near_field

@@ -24,8 +24,7 @@ from turnwise.gateway.accounts import Account
 from turnwise.gateway.client_bounds import OpenAnswer
 from turnwise.gateway.doors import Outlet, PieceWriter
 from turnwise.journal.turn_writer import received_of
-from turnwise.relay.bound_requests import BoundThinking
-from turnwise.relay.client_exchange import Relay, RelayEnd, Send
+from turnwise.relay.client_exchange import BoundThinking, Relay, RelayEnd, Send
 from turnwise.relay.event_reader import ArrayAnswer, EventReader
 from turnwise.rules.provider_tool_costs import terms_asked
 from turnwise.running.send_request import asks_hour
@@ -34,7 +33,7 @@ from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived
 from turnwise.vocab import Fault, FaultKind, Repair, Response, ServerLesson
 from turnwise.wire.family import family
-from turnwise.wire.limits import Limits
+from turnwise.wire.profiles import Limits
 
 # --- faults of upstreams as clients are told them
 

@@ -16,10 +16,9 @@ from uvicorn import Config, Server
 from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.errors import CallerError
 from turnwise.gateway.app import GatewayApp
-from turnwise.gateway.client_bounds import Bounds
+from turnwise.gateway.client_bounds import Bounds, KeyRing
 from turnwise.gateway.config import GatewayConfig, check_clients
 from turnwise.gateway.doors import GatewayService, OwnAddress, is_loopback
-from turnwise.gateway.keys import KeyRing
 from turnwise.gateway.protocol import bounded_protocol
 
 BACKLOG = 2048  # as uvicorn's

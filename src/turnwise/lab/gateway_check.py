@@ -12,7 +12,7 @@ from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request
 from turnwise.endpoints.transport import HttpRequest, Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault, TurnwiseError
 from turnwise.lab.families import FAMILIES, route
-from turnwise.lab.families.client_streams import BrokenRule, StreamReading, ToldError, counted
+from turnwise.lab.families.family import BrokenRule, StreamReading, ToldError, counted
 from turnwise.lab.provider import Provider
 from turnwise.lab.raw import Raw, dig, parse, rows, table, text
 from turnwise.lab.script import Script, ScriptedCall, builtin_scripts

@@ -34,7 +34,7 @@ from turnwise.testing.frames import frames_of
 from turnwise.vocab import Frame, Part, Reasoning, Request, Response, Usage, UsageReported, calls_of, text_of
 from turnwise.wire.family import BadRequest, Family
 from turnwise.wire.family import family as find_family
-from turnwise.wire.limits import Limits
+from turnwise.wire.profiles import Limits
 from turnwise.wire.sse import SseParser
 
 # What the lab received, and what it answered, as data.

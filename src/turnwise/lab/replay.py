@@ -12,7 +12,7 @@ from turnwise.errors import CallerError
 from turnwise.lab.families import FAMILIES, RECORDED_AS
 from turnwise.lab.families.family import Conversation, SentMessage
 from turnwise.lab.raw import Raw, parse, table
-from turnwise.testing.recording_file import RecordedExchange
+from turnwise.testing.recording import RecordedExchange
 
 NOT_COMPARED = {
     "call ids": "each is replaced by its number in the conversation; results have to name the right one",

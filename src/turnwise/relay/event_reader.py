@@ -17,7 +17,7 @@ from turnwise.relay.client_tools import CallFilter
 from turnwise.relay.stops import StopCutter, ended_at_stop
 from turnwise.vocab import Frame, ReasoningDelta, RefusalDelta, Response, TextDelta, ToolCallDelta
 from turnwise.wire.json_fields import UNREADABLE, is_json
-from turnwise.wire.limits import Limits
+from turnwise.wire.profiles import Limits
 from turnwise.wire.repeated_chunks import PROBE, Alike, decode_string
 from turnwise.wire.sse import BOM
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.rules.environment_names import IDLE_PROGRAMS
-from turnwise.rules.permission_facts import Word
+from turnwise.rules.permission_facts import IDLE_PROGRAMS, Word
 
 # Settings of git that name no program, no other file and no other place: one table, with what is added in each place.
 #

@@ -10,9 +10,8 @@ from enum import Enum
 
 import msgspec
 
-from turnwise.rules.environment_names import FIND_RUNS, HARMLESS_NAMES
 from turnwise.rules.git_commands import git_destroys, read_git
-from turnwise.rules.permission_facts import CommandFact, Word
+from turnwise.rules.permission_facts import FIND_RUNS, HARMLESS_NAMES, CommandFact, Word
 from turnwise.rules.permission_paths import Glob, word_glob
 
 # The options with which commands that people allow by a pattern write files or run programs.

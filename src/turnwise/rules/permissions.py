@@ -19,10 +19,18 @@ import msgspec
 
 from turnwise.errors import CallerError
 from turnwise.rules.advice import GO_ON_WITHOUT_TOOL, allowed_by
-from turnwise.rules.environment_names import RESERVED, is_doubtful, steers
-from turnwise.rules.mcp_names import MCP_WORD, server_of
+from turnwise.rules.names import MCP_WORD, server_of
 from turnwise.rules.permission_commands import Match, destroys, matches_narrowly, matches_widely
-from turnwise.rules.permission_facts import Access, CallFacts, CommandFact, PathFact, Word
+from turnwise.rules.permission_facts import (
+    RESERVED,
+    Access,
+    CallFacts,
+    CommandFact,
+    PathFact,
+    Word,
+    is_doubtful,
+    steers,
+)
 from turnwise.rules.permission_paths import (
     Guard,
     escape_pattern,

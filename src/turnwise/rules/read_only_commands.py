@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnwise.rules.environment_names import is_doubtful, is_harmless, steers
-from turnwise.rules.permission_facts import CommandFact, ShellFacts, Word
+from turnwise.rules.permission_facts import CommandFact, ShellFacts, Word, is_doubtful, is_harmless, steers
 
 # `%n` sets a variable.
 COUNTS = re.compile(r"%[-+ #0-9.*'hlLjztq]*n")

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from turnwise.rules.answer_room import forbid_tools
 from turnwise.rules.budget import (
     LOWER_EFFORT,
     MIN_REASONING_TOKENS,
@@ -31,7 +32,6 @@ from turnwise.rules.continuation import (
     hold_back,
     stitch,
 )
-from turnwise.rules.last_step import forbid_tools
 from turnwise.rules.truncation import NO_CUT, Cut, find_cut
 from turnwise.vocab import (
     NO_USAGE,
@@ -55,7 +55,7 @@ from turnwise.vocab.hidden_characters import says_something
 
 # 16 continuations of 8,000 tokens are a book of 300 pages; who goes on after that does not end by itself.
 MAX_TEXT_CONTINUATIONS = 16
-# As much as one call may be on the wire (wire/limits.py).
+# As much as one call may be on the wire (wire/profiles.py).
 MAX_GROWN_CHARACTERS = 8 * 1024 * 1024
 # A limit that is hardly higher cuts again.
 WORTH_RAISING = 1.25

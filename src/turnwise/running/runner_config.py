@@ -33,7 +33,7 @@ from turnwise.turn.commands import Ask, PrepareStep, RunHooks
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import HookOutcome, StepPrepared
 from turnwise.vocab import Message
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
+from turnwise.wire.profiles import DEFAULT_LIMITS, Limits
 
 OutputChecker = Callable[[str], Sequence[str] | Awaitable[Sequence[str]]]
 """What is wrong with an answer's JSON that fits the schema, in words for the model. Runs in the event loop: be quick, or give

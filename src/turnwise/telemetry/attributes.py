@@ -9,7 +9,7 @@ from opentelemetry.util.types import AttributeValue
 
 from turnwise.journal.ledger import CANCELLED as ENDED_BY_US
 from turnwise.journal.ledger import Ledger, LedgerEntry
-from turnwise.rules.last_step import FAILED
+from turnwise.rules.answer_room import FAILED
 from turnwise.running.watcher_events import ObservedTurn
 from turnwise.telemetry import names
 from turnwise.turn.commands import SendRequest

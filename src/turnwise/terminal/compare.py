@@ -31,7 +31,7 @@ from turnwise.journal import ledger
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.journal.ledger import OK, LedgerEntry, cost_of
 from turnwise.journal.prices import read_prices
-from turnwise.rules.last_step import exit_code
+from turnwise.rules.answer_room import exit_code
 from turnwise.rules.pricing import Cost, Fate, Priced, PriceRow, Unknown, cost_of_prices, price_of
 from turnwise.rules.provider_tool_costs import billed_apart
 from turnwise.running.tools import Tool

@@ -139,7 +139,7 @@ def gateway_command(
     with as_one_line():
         require_extras("gateway")
         from turnwise.gateway.accounts import logging_to
-        from turnwise.gateway.keys import key_file
+        from turnwise.gateway.client_bounds import key_file
         from turnwise.gateway.serve import GatewayMeans, run_gateway
 
         config = _config(upstream, config_path, host=host, port=port)
@@ -282,7 +282,7 @@ def keys_group() -> None:
 @click.argument("name")
 def add(name: str, admin: bool) -> None:
     """Make a key and print it, this once."""
-    from turnwise.gateway.keys import add_key, key_file
+    from turnwise.gateway.client_bounds import add_key, key_file
 
     with as_one_line():
         from datetime import UTC, datetime
@@ -299,7 +299,7 @@ def add(name: str, admin: bool) -> None:
 @click.argument("name")
 def revoke(name: str) -> None:
     """Revoke a key."""
-    from turnwise.gateway.keys import key_file, read_keys, revoke_key
+    from turnwise.gateway.client_bounds import key_file, read_keys, revoke_key
 
     with as_one_line():
         path = key_file(os.environ)
@@ -314,7 +314,7 @@ def revoke(name: str) -> None:
 @json_option("One JSON object a key, on one line each.")
 def list_keys(as_json: bool) -> None:
     """List names and dates. No key can be shown again."""
-    from turnwise.gateway.keys import key_file, read_keys
+    from turnwise.gateway.client_bounds import key_file, read_keys
 
     with as_one_line():
         keys = read_keys(key_file(os.environ)) or ()

@@ -22,7 +22,7 @@ from turnwise.replay.playback import Difference, SessionPlayer, TurnPlayer, step
 from turnwise.replay.redacted_session import without_secrets
 from turnwise.replay.replayed_events import PersonSpoke, TurnTeller
 from turnwise.replay.session_file import RecordedSession, read_recorded, read_session_file, write_session
-from turnwise.rules.last_step import exit_code
+from turnwise.rules.answer_room import exit_code
 from turnwise.rules.pricing import Cost
 from turnwise.terminal.databases import read_journal
 from turnwise.terminal.events import JsonLines, write_line

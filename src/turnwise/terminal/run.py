@@ -303,7 +303,7 @@ def undo_command(session: str | None, yes: bool, as_json: bool, cwd: Path | None
     happen, and asks you.
     """
     with as_one_line():
-        from turnwise.terminal.undoing import undo
+        from turnwise.terminal.conversation import undo
 
         code = undo(session, folder=(cwd or Path.cwd()).resolve(), yes=yes, as_json=as_json)
     sys.exit(code)

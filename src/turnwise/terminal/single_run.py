@@ -42,7 +42,7 @@ from turnwise.coding_agent.turn_notes import runs_before
 from turnwise.coding_agent.workplace import Workplace, furnish, session_key, with_whole_id
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, journal_path
-from turnwise.rules.last_step import exit_code
+from turnwise.rules.answer_room import exit_code
 from turnwise.rules.permissions import Policy
 from turnwise.running.approvals import Asking
 from turnwise.terminal.events import JsonLines

@@ -12,8 +12,7 @@ from turnwise.assembly.response import Assembler
 from turnwise.testing.frames import byte_by_byte, every_split, frames_of
 from turnwise.vocab import Fault, Faulted, FaultKind, Finished, Frame, Message, Request, Response
 from turnwise.wire.family import BadRequest, Family
-from turnwise.wire.limits import DEFAULT_LIMITS, Limits
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import DEFAULT_LIMITS, Limits, Profile
 
 __all__ = [
     "assemble",

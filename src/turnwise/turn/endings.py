@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from turnwise.rules.advice import FINISH
+from turnwise.rules.answer_room import NOT_RUN_LAST_STEP, local_answer
 from turnwise.rules.history import error_result, fit_result
-from turnwise.rules.last_step import NOT_RUN_LAST_STEP, local_answer
 from turnwise.rules.limits import stop_reason
 from turnwise.rules.loops import why_it_ends
 from turnwise.turn.config import TurnResult

@@ -6,15 +6,15 @@ from typing import cast
 import msgspec
 
 from turnwise.errors import BadTool, CallerError, TurnwiseBug
+from turnwise.rules.answer_room import GO_ON
 from turnwise.rules.history import heal
-from turnwise.rules.last_step import GO_ON
 from turnwise.rules.limits import counts_cost, fault_of_limit, no_price
 from turnwise.rules.pricing import can_project
 from turnwise.rules.schema import fault_of_schema
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.attempt import Attempt
 from turnwise.turn.call_sorting import CallSource, TakenUp
-from turnwise.turn.calls_phase import Calls
+from turnwise.turn.calls_phase import Calls, Program
 from turnwise.turn.changes import ChildrenLeft, InboxRead, PauseSettled, PutBack, Replaced, WordsPutBy, mended
 from turnwise.turn.commands import Command, FinishTurn
 from turnwise.turn.compose_phase import Composing
@@ -46,7 +46,6 @@ from turnwise.turn.outcomes import Begin, BeginCalls, Denied, GoOn, Leaving, Mov
 from turnwise.turn.pending_calls import reopened, repairs_but_reopened, still_waiting, taken_up, under_healed_ids
 from turnwise.turn.recovery_phase import Recovery
 from turnwise.turn.room import with_own_tools
-from turnwise.turn.script_phase import Program
 from turnwise.turn.step import Opening, Step
 from turnwise.turn.transitions import State, check_legal, state_after
 from turnwise.turn.turn_spending import Spending

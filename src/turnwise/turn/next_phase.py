@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
-from turnwise.rules.last_step import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
+from turnwise.rules.answer_room import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
 from turnwise.rules.schema import OutputFits, judge_output, refused_output
 from turnwise.turn.call_sorting import FromResponse
 from turnwise.turn.changes import Appended, Change, PauseSettled, Repaired, Replaced, mended

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from turnwise.rules.last_step import NEEDS_TOOLS_FOR_HISTORY, Forbidden, forbid_tools, tools_of_history
+from turnwise.rules.answer_room import NEEDS_TOOLS_FOR_HISTORY, Forbidden, forbid_tools, tools_of_history
 from turnwise.turn.commands import Purpose
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared

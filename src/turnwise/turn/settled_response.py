@@ -6,9 +6,9 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.advice import SEND_THE_REST
+from turnwise.rules.answer_room import CALL_NOT_MADE_AGAIN, CALL_NOT_READ_AGAIN, EMPTY_AGAIN
 from turnwise.rules.arguments import Sound, Unsound, judge_call, split_glued
 from turnwise.rules.history import error_result, fit_call, fit_parts, unique_id
-from turnwise.rules.last_step import CALL_NOT_MADE_AGAIN, CALL_NOT_READ_AGAIN, EMPTY_AGAIN
 from turnwise.rules.names import Corrected, judge_name
 from turnwise.rules.permissions import denial
 from turnwise.turn.approvals import Approval

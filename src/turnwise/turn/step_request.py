@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from turnwise.rules.answer_room import GO_ON, SYNTHESIS
 from turnwise.rules.arguments import Unsound, judge_call
 from turnwise.rules.budget import (
     ModelLimits,
@@ -27,7 +28,6 @@ from turnwise.rules.budget import (
 )
 from turnwise.rules.compaction import Summarise
 from turnwise.rules.history import learned, said_of
-from turnwise.rules.last_step import GO_ON, SYNTHESIS
 from turnwise.rules.loops import why_it_ends
 from turnwise.rules.retries import CHAT_LESSONS, CLAUDE_LESSONS, LESSONS_SAID, MOST_LESSONS
 from turnwise.rules.retries import lesson_of as dialect_lesson

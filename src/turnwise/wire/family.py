@@ -11,8 +11,7 @@ import msgspec
 from turnwise.vocab import Fault, FinishReason, Frame, Request, Response
 from turnwise.wire import encoded_history
 from turnwise.wire.encoded_history import Adapted, EncodedHistory, Written
-from turnwise.wire.limits import Limits
-from turnwise.wire.profiles import FamilyName, Profile
+from turnwise.wire.profiles import FamilyName, Limits, Profile
 
 BETA_HEADER = "anthropic-beta"
 """Holds a list: its values are joined, where every other header replaces the one before it."""

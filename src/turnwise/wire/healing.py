@@ -9,7 +9,7 @@ import msgspec
 
 from turnwise.vocab import Lost, Mended, Repair
 from turnwise.vocab.schema_bounds import has_too_many_values
-from turnwise.wire.limits import SLICE_BYTES, is_wide
+from turnwise.wire.profiles import SLICE_BYTES, is_wide
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 SHOWN_CHARACTERS = 80

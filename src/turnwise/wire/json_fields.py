@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 
 from turnwise.vocab import Opaque
-from turnwise.wire.limits import SLICE_BYTES
+from turnwise.wire.profiles import SLICE_BYTES
 
 # Long JSON texts -> Python's, in slices: what came and the text are held, and nothing of their size beside them.
 #

@@ -29,7 +29,7 @@ from turnwise.wire.json_fields import (
     write_array,
     write_object,
 )
-from turnwise.wire.limits import SLICE_BYTES, Limits
+from turnwise.wire.profiles import SLICE_BYTES, Limits
 
 T = TypeVar("T")
 

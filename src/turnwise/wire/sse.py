@@ -8,8 +8,8 @@ import msgspec
 
 from turnwise.vocab import Frame, PartDone
 from turnwise.wire.json_fields import is_json, one_line
-from turnwise.wire.limits import DEFAULT_LIMITS, SLICE_BYTES, Limits
 from turnwise.wire.long_events import COUNTED_BYTES, call_that_begins, too_much
+from turnwise.wire.profiles import DEFAULT_LIMITS, SLICE_BYTES, Limits
 
 BOM = b"\xef\xbb\xbf"
 

@@ -30,8 +30,7 @@ from terminal.test_processes import wait_until
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.own_pipes import MAX_LINE_BYTES
 from turnwise.coding_agent.options import Given
-from turnwise.editors.acp.pipe import EditorPipe
-from turnwise.editors.acp.service import serve_over
+from turnwise.editors.acp.service import EditorPipe, serve_over
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.lab import Lab
 from turnwise.settings.options import RunSettings

@@ -17,9 +17,8 @@ from terminal.running import running_lab, script
 from turnwise._version import __version__
 from turnwise.base.clock import SystemClock
 from turnwise.base.own_pipes import MAX_ID, MAX_LINE_BYTES, MAX_OPEN_REQUESTS, SEND_S
-from turnwise.editors.acp import pipe
-from turnwise.editors.acp.pipe import MAX_ERROR_CHARACTERS
-from turnwise.editors.acp.service import FAILED, INVALID_PARAMS, MAX_SESSIONS
+from turnwise.editors.acp import service as pipe
+from turnwise.editors.acp.service import FAILED, INVALID_PARAMS, MAX_ERROR_CHARACTERS, MAX_SESSIONS
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.lab import Lab
 from turnwise.testing import FakeClock

@@ -15,7 +15,7 @@ from terminal.conftest import HOSTILE
 from terminal.running import at, running_lab
 from terminal.test_processes import wait_until
 from turnwise.base.clock import SystemClock
-from turnwise.editors.mcp.decode_tool import Decodes, StreamWish, decoded
+from turnwise.editors.mcp.service import Decodes, StreamWish, decoded
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.lab import Lab
 from waits import HANG_S

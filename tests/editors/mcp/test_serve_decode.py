@@ -8,7 +8,7 @@ import pytest
 
 from editors.mcp.serving import call, serving, text_of
 from terminal.test_decode import CHAT
-from turnwise.editors.mcp.decode_tool import MAX_STREAM, MAX_TOOLS
+from turnwise.editors.mcp.service import MAX_STREAM, MAX_TOOLS
 from turnwise.lab import Lab
 from turnwise.tools.mcp.protocol_repair import MAX_LEVELS
 

@@ -9,7 +9,7 @@ import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
 from tables import each
-from turnwise.rules.environment_names import HARMLESS_NAMES
+from turnwise.rules.permission_facts import HARMLESS_NAMES
 from turnwise.rules.permissions import PermissionKind, PermissionRule
 from waits import HANG_S
 

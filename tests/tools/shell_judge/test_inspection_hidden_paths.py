@@ -6,7 +6,7 @@ import pytest
 
 from everyday import SHELL_ALLOWED, make_project, verdict_on
 from tables import each
-from turnwise.rules.environment_names import SETTING
+from turnwise.rules.permission_facts import SETTING
 from turnwise.rules.permissions import PermissionKind, PermissionRule
 
 NO_DATA = (*SHELL_ALLOWED, PermissionRule(verdict="deny", path="data/**", source="user"))

@@ -11,7 +11,7 @@ import pytest
 from flat_agents import flat_agent
 from guarded import LATER, OPEN, SECRETS
 from turnwise import Approval, Asking, ChangeArguments, Hook, PermissionRule, Policy
-from turnwise.agent.scripts import NAME
+from turnwise.agent.agent_setup import SCRIPT
 from turnwise.base.unasked_files import LeftOut
 from turnwise.coding_agent.repository import read_agents_md
 from turnwise.running.hooks import ToolAboutToRun
@@ -154,7 +154,7 @@ for given in {calls!r}:
     went.append(given)
 print("went:", went)
 """
-        desk = Desk(tmp_path, [call(NAME, program=program)], script=True)
+        desk = Desk(tmp_path, [call(SCRIPT, program=program)], script=True)
         (result,) = desk.run()
         assert "went: []" in texts(result)
         assert [msgspec.json.decode(ask.arguments) for ask in desk.asks] == calls

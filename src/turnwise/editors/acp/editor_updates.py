@@ -61,9 +61,8 @@ from turnwise.running.watcher_events import (
     TurnFinished,
     WatcherEvent,
 )
-from turnwise.tools.workspace.offers import make_tool
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.previews import CHANGING, changes_of_call, paths_of_call
+from turnwise.tools.workspace.previews import CHANGING, changes_of_call, make_tool, paths_of_call
 from turnwise.tools.workspace.staged_changes import FileChange
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import ReasoningDelta, RefusalDelta, Text, TextDelta, ToolCall, ToolResult, Usage

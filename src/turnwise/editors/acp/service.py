@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import importlib
+import json
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import acp
+import msgspec
 from acp.agent.connection import AgentSideConnection
 from acp.exceptions import RequestError
 from acp.helpers import start_tool_call, update_tool_call, update_user_message_text
@@ -49,7 +51,17 @@ from acp.schema import (
 from turnwise._version import __version__
 from turnwise.agent.resume_lookup import read_session
 from turnwise.base.clock import Clock, TimeOrderedIds, ends_in_time, is_time_ordered, wait_for_task
-from turnwise.base.own_pipes import ended_by_signals, library_is_silent
+from turnwise.base.own_pipes import (
+    INVALID_REQUEST,
+    MAX_LINE_BYTES,
+    PARSE_ERROR,
+    LinePipe,
+    LongLine,
+    RequestDoor,
+    ended_by_signals,
+    library_is_silent,
+    own_streams,
+)
 from turnwise.coding_agent.asked_calls import title_of
 from turnwise.coding_agent.last_exchange import ENDS
 from turnwise.coding_agent.model_names import Offers
@@ -66,7 +78,6 @@ from turnwise.editors.acp.editor_updates import (
     plan_in,
     result_said,
 )
-from turnwise.editors.acp.pipe import EditorPipe, own_pipes
 from turnwise.editors.acp.session import (
     MODE,
     MODEL,
@@ -85,9 +96,131 @@ from turnwise.settings.settings import MCP_FILE, names_mcp_servers, read_layers
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.vocab import Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 from turnwise.vocab.file_names import shown_name
+from turnwise.wire.json_fields import UNREADABLE
 
 if TYPE_CHECKING:
     from turnwise.editors.acp.session import PromptBlock
+
+# Messages of JSON-RPC over the editor's two pipes, a line each: bounded, and checked before the protocol's library sees them.
+
+
+MAX_ERROR_CHARACTERS = 4000  # an error of the library repeats what was wrong, however long it is
+
+EditorMessage = dict[str, Any]
+
+
+class EditorPipe:
+    """A `Transport` of the protocol's library. What is no message is answered with an error and goes no further.
+
+    `receive` gives None once the editor is gone.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, clock: Clock) -> None:
+        self._lines = LinePipe(reader, writer, clock=clock, whose="the editor")
+        self._door = RequestDoor(self._lines)
+
+    @property
+    def is_open(self) -> bool:
+        return self._lines.is_open
+
+    def end(self) -> None:
+        """Nothing is read or written any more."""
+        self._lines.end()
+
+    async def receive(self) -> EditorMessage | None:
+        while (line := await self._lines.read_line()) is not None:
+            if (message := await self._checked(line)) is not None:
+                return message
+        return None
+
+    async def send(self, message: EditorMessage) -> None:
+        """Raises ConnectionError once the editor is gone."""
+        if "method" not in message:
+            self._door.leaves(message.get("id"))
+        await self._lines.write_line(_encoded(message))
+
+    async def close(self) -> None:
+        await self._lines.close()
+
+    async def _checked(self, line: bytes | LongLine) -> EditorMessage | None:
+        if isinstance(line, LongLine):
+            await self._door.refuse(INVALID_REQUEST, f"the message has more than {MAX_LINE_BYTES:,} bytes")
+            return None
+        if not line.strip():
+            return None
+        try:
+            decoded: object = msgspec.json.decode(line)
+        except UNREADABLE:
+            await self._door.refuse(PARSE_ERROR, "the line is no JSON")
+            return None
+        if not isinstance(decoded, dict):
+            await self._door.refuse(INVALID_REQUEST, "the message is no JSON object; one message a line, no batches")
+            return None
+        message = cast("EditorMessage", decoded)
+        return _response(message) if "method" not in message else await self._request(message)
+
+    async def _request(self, message: EditorMessage) -> EditorMessage | None:
+        method, id, params = message["method"], message.get("id"), message.get("params")
+        if not isinstance(method, str) or isinstance(id, bool | float | list | dict):
+            await self._door.refuse(INVALID_REQUEST, "`method` must be a text and `id` a text or a whole number")
+            return None
+        kept: EditorMessage = {"jsonrpc": "2.0", "method": method}
+        if isinstance(params, dict):
+            # the library hands what stands in `_meta` to its handlers as if it were fields of the request
+            kept["params"] = {key: value for key, value in cast("EditorMessage", params).items() if key != "_meta"}
+        if id is None:
+            return kept if _is_heeded(kept) else None
+        return {**kept, "id": id} if await self._door.lets_in(id) else None
+
+
+def _is_heeded(notification: EditorMessage) -> bool:
+    """The protocol wants others to be ignored; the library would log each with a traceback."""
+    params: object = notification.get("params")
+    if notification["method"] != "session/cancel" or not isinstance(params, dict):
+        return False
+    return isinstance(cast("EditorMessage", params).get("sessionId"), str)
+
+
+def _response(message: EditorMessage) -> EditorMessage | None:
+    """An answer to a request of ours, in the shape that the library expects; None for what answers nothing."""
+    id = message.get("id")
+    if not isinstance(id, int) or isinstance(id, bool):
+        return None
+    if "error" not in message or "result" in message:
+        return {"jsonrpc": "2.0", "id": id, "result": message.get("result")}
+    error: object = message["error"]
+    code, said = -32603, "the editor failed"
+    if isinstance(error, dict):
+        given = cast("dict[str, object]", error)
+        code = one if isinstance(one := given.get("code"), int) else code
+        said = two[:MAX_ERROR_CHARACTERS] if isinstance(two := given.get("message"), str) else said
+    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": said}}
+
+
+def _encoded(message: EditorMessage) -> bytes:
+    """A line. Of an error that cannot be written, or is too long, code and message stay."""
+    error = message.get("error")
+    if isinstance(error, dict):
+        short = {**cast("dict[str, object]", error)}
+        try:
+            if len(msgspec.json.encode(short)) <= MAX_ERROR_CHARACTERS:
+                return msgspec.json.encode(message)
+        except (TypeError, ValueError):
+            pass
+        short["message"] = str(short.get("message", ""))[:MAX_ERROR_CHARACTERS]
+        short.pop("data", None)
+        return msgspec.json.encode({**message, "error": short})
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:  # half of a pair: as an escape it is JSON
+        return json.dumps(message).encode()
+
+
+async def own_pipes(*, clock: Clock) -> EditorPipe:
+    """The pipe over this process's standard input and output. Raises CallerError where one of the two is a file."""
+    reader, writer = await own_streams(started="an editor starts `turnwise acp`")
+    return EditorPipe(reader, writer, clock=clock)
+
 
 MAX_SESSIONS = 64  # open at once: each holds what was read in its folder
 PAGE = 50

@@ -27,7 +27,7 @@ from turnwise.coding_agent.workplace import FaceTerms, Workplace, furnish
 from turnwise.editors.mcp.client_asks import ClientApprover, Questions
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
-from turnwise.rules.last_step import FAILED, exit_code
+from turnwise.rules.answer_room import FAILED, exit_code
 from turnwise.rules.permission_paths import is_inside
 from turnwise.rules.permissions import PermissionRule
 from turnwise.running.watcher_events import (

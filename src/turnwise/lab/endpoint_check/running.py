@@ -41,8 +41,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.family import MODULES, Family
 from turnwise.wire.family import family as find_family
-from turnwise.wire.limits import Limits, MiB
-from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.wire.profiles import Limits, MiB, Profile, builtin_profiles
 
 # Sends one probe and keeps what came: each wait is bounded, and so is what is kept.
 

@@ -5,17 +5,6 @@ from typing import Literal
 import msgspec
 
 from turnwise.lab.caches import MARK, CacheBlock, CachedPrompt, block_of, blocks_of, mark_last, marked_bytes, ttl_of
-from turnwise.lab.families.client_streams import (
-    StreamReading,
-    StrictEvent,
-    ToldError,
-    arguments_object,
-    counted,
-    events_of,
-    naive_events,
-    rule,
-    shaped,
-)
 from turnwise.lab.families.family import (
     CallSeen,
     Conversation,
@@ -23,10 +12,19 @@ from turnwise.lab.families.family import (
     Offered,
     ResultSeen,
     SentMessage,
+    StreamReading,
+    StrictEvent,
+    ToldError,
+    arguments_object,
     canonical,
+    counted,
+    events_of,
     files_of,
     join,
+    naive_events,
     plain,
+    rule,
+    shaped,
     texts_of,
 )
 from turnwise.lab.raw import Raw, dig, dump, rows, table, text

@@ -7,15 +7,6 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from turnwise.lab.caches import PromptPieces
-from turnwise.lab.families.client_streams import (
-    StreamReading,
-    ToldError,
-    error_in,
-    events_of,
-    naive_events,
-    rule,
-    shaped,
-)
 from turnwise.lab.families.family import (
     CallSeen,
     Conversation,
@@ -23,8 +14,15 @@ from turnwise.lab.families.family import (
     Offered,
     ResultSeen,
     SentMessage,
+    StreamReading,
+    ToldError,
     canonical,
+    error_in,
+    events_of,
     join,
+    naive_events,
+    rule,
+    shaped,
     texts_of,
 )
 from turnwise.lab.raw import Raw, dig, dump, either, parse, rows, table, text

@@ -2,16 +2,6 @@
 
 import msgspec
 
-from turnwise.lab.families.client_streams import (
-    StreamReading,
-    StrictEvent,
-    ToldError,
-    arguments_object,
-    events_of,
-    naive_events,
-    rule,
-    shaped,
-)
 from turnwise.lab.families.family import (
     CallSeen,
     Conversation,
@@ -19,10 +9,18 @@ from turnwise.lab.families.family import (
     Offered,
     ResultSeen,
     SentMessage,
+    StreamReading,
+    StrictEvent,
+    ToldError,
+    arguments_object,
     canonical,
+    events_of,
     files_of,
     join,
+    naive_events,
     plain,
+    rule,
+    shaped,
     texts_of,
 )
 from turnwise.lab.families.openai_chat import prompt_of_openai

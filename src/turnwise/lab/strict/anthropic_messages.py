@@ -7,9 +7,16 @@ from msgspec.structs import replace
 
 from turnwise.lab.raw import Raw, dig, rows, table, text
 from turnwise.lab.script import Binding
-from turnwise.lab.strict.cache_marks import check_marks, marks_of_messages
 from turnwise.lab.strict.thinking import Dropped, Judged, PrefixReader, ThinkingJudge, bound_in, sign
-from turnwise.lab.strict.verdicts import FamilyJudge, JudgedModel, ModelRules, RefusalForm, Rejected
+from turnwise.lab.strict.verdicts import (
+    FamilyJudge,
+    JudgedModel,
+    ModelRules,
+    RefusalForm,
+    Rejected,
+    check_marks,
+    marks_of_messages,
+)
 
 # What api.anthropic.com checks of a message of role `system` among the messages: instructions, and tools that come or go.
 #

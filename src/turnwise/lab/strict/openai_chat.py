@@ -7,7 +7,6 @@ from typing import Literal
 import msgspec
 
 from turnwise.lab.raw import Raw, dump, kind, parse, rows, table, text
-from turnwise.lab.strict.cache_marks import check_marks, marks_of_chat
 from turnwise.lab.strict.verdicts import (
     ALL_EFFORTS,
     FamilyJudge,
@@ -15,6 +14,8 @@ from turnwise.lab.strict.verdicts import (
     ModelRules,
     RefusalForm,
     Rejected,
+    check_marks,
+    marks_of_chat,
 )
 
 # Which tool choices OpenAI's two APIs take: a word, a tool that is on offer, or a set of such tools.

@@ -12,8 +12,7 @@ from turnwise.base.unasked_files import read_of_user
 from turnwise.base.whole_files import in_place_of
 from turnwise.errors import CallerError
 from turnwise.journal.journal import journal_path
-from turnwise.rules.environment_names import steers
-from turnwise.rules.permission_facts import Assignment
+from turnwise.rules.permission_facts import Assignment, steers
 from turnwise.settings.mcp_files import ServerCommand
 from turnwise.tools.shell_judge.wrappers import LOOSE, PREFIXES, SHELLS
 

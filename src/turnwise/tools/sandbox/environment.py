@@ -14,7 +14,7 @@ import msgspec
 
 from turnwise.base.private_folders import make_private_folder
 from turnwise.base.processes import passed_on
-from turnwise.rules.environment_names import EDITORS, PAGERS
+from turnwise.rules.permission_facts import EDITORS, PAGERS
 
 # Where programs lie, who and where the user is, and how text looks. HOME stays the user's own: toolchains live there.
 _NAMES = frozenset(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from turnwise.rules.environment_names import DECLARING, RESERVED
+from turnwise.rules.permission_facts import DECLARING, RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

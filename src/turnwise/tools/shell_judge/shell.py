@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnwise.base.programs import ProgramSearch
-from turnwise.rules.environment_names import IN_SHELL, MOVING
-from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, ShellFacts, Word
+from turnwise.rules.permission_facts import (
+    IN_SHELL,
+    MOVING,
+    Access,
+    Assignment,
+    CommandFact,
+    PathFact,
+    ShellFacts,
+    Word,
+)
 from turnwise.rules.read_only_commands import READING_NAMES
 from turnwise.tools.shell_judge import grammar as arithmetic
 from turnwise.tools.shell_judge import repositories, wrappers

@@ -8,8 +8,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from turnwise.rules.environment_names import SETTING
-from turnwise.rules.permission_facts import Access, Assignment, CommandFact, PathFact, Word
+from turnwise.rules.permission_facts import SETTING, Access, Assignment, CommandFact, PathFact, Word
 from turnwise.rules.read_only_commands import COUNTS, is_known, own_texts, searched_texts
 from turnwise.tools.sandbox.environment import PrivateFolder
 from turnwise.tools.shell_judge.paths import Paths, Search

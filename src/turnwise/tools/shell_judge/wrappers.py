@@ -8,9 +8,8 @@ from itertools import pairwise
 import msgspec
 
 from turnwise.base.programs import ProgramSearch
-from turnwise.rules.environment_names import FIND_RUNS, IN_SHELL, RESERVED, SETTING
 from turnwise.rules.git_commands import alias_of, read_git, setting_doubt
-from turnwise.rules.permission_facts import CommandFact, Word
+from turnwise.rules.permission_facts import FIND_RUNS, IN_SHELL, RESERVED, SETTING, CommandFact, Word
 from turnwise.rules.read_only_commands import READERS
 from turnwise.tools.shell_judge.word_spelling import Spelled, plain, unknown
 

@@ -17,9 +17,9 @@ from turnwise.tools.workspace import (
     read_tool as reading,
 )
 from turnwise.tools.workspace import read_tool as searching
-from turnwise.tools.workspace.offers import make_tool
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.plans import told_of_change
+from turnwise.tools.workspace.previews import make_tool
 from turnwise.tools.workspace.read_tool import instructions_for, with_instructions
 from turnwise.tools.workspace.shell import MAX_S, BashArguments, Shell
 

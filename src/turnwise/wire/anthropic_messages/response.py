@@ -31,15 +31,14 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.anthropic_messages.body import body_frames
 from turnwise.wire.anthropic_messages.endings import stop_word, write_usage
+from turnwise.wire.anthropic_messages.events import body_frames
 from turnwise.wire.anthropic_messages.faults import error_body
 from turnwise.wire.anthropic_messages.parts import NAME, merged, own_fields, tool_use_id, write_block, write_reasoning
 from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
 from turnwise.wire.faults import too_large
 from turnwise.wire.json_fields import UNREADABLE, quote, read_fields, write_array, write_object
-from turnwise.wire.limits import Limits
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import Limits, Profile
 from turnwise.wire.sse import encode_event
 
 ANSWERING = Profile(name=__name__, family="anthropic_messages")

@@ -28,7 +28,6 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
-from turnwise.wire.anthropic_messages.body import body_frames, content_frames, explanation_of, lost
 from turnwise.wire.anthropic_messages.endings import UsageTally, read_finish
 from turnwise.wire.anthropic_messages.events import (
     CONTENT_EVENTS,
@@ -37,8 +36,12 @@ from turnwise.wire.anthropic_messages.events import (
     Event,
     FastDeltas,
     OpenBlock,
+    body_frames,
+    content_frames,
     decode_leniently,
+    explanation_of,
     loosen,
+    lost,
     objects,
     plain_text,
     read_any_event,
@@ -82,8 +85,7 @@ from turnwise.wire.json_fields import (
     text_of_raw,
     write_object,
 )
-from turnwise.wire.limits import Limits
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import Limits, Profile
 from turnwise.wire.sse import LineTooLong, SseParser, StreamBeginning
 
 ADDITIONS = frozenset({"signature_delta", "citations_delta"})

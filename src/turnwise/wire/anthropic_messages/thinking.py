@@ -25,8 +25,7 @@ from turnwise.wire.json_fields import (
     write_array,
     write_object,
 )
-from turnwise.wire.limits import MAX_PARTS
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import MAX_PARTS, Profile
 
 Way = Literal["adaptive", "budget", "none"]
 

@@ -10,8 +10,7 @@ from turnwise.wire.gemini.request import encode_request
 from turnwise.wire.gemini.request_reading import decode_request
 from turnwise.wire.gemini.response import GeminiStreamEncoder, decode_body, encode_body
 from turnwise.wire.gemini.stream import GeminiStreamDecoder
-from turnwise.wire.limits import Limits
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import Limits, Profile
 
 # Tested: encoding and decoding loses this and nothing else.
 

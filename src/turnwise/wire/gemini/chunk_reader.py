@@ -62,8 +62,8 @@ from turnwise.wire.gemini.parts import (
 )
 from turnwise.wire.healing import check_utf8
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, compact_text, is_error, is_null, read_string, write_object
-from turnwise.wire.limits import MAX_CITATIONS, MAX_PARTS
 from turnwise.wire.long_events import read_any
+from turnwise.wire.profiles import MAX_CITATIONS, MAX_PARTS
 
 # Chunks after the finish reason: late ones count, a stream that a proxy sent twice does not.
 #

@@ -37,9 +37,8 @@ from turnwise.wire.gemini.endings import BLOCK_REASONS, encode_usage, word_of
 from turnwise.wire.gemini.faults import encode_error
 from turnwise.wire.gemini.parts import NAME, encode_citations, encode_part, is_json_object, own_fields
 from turnwise.wire.json_fields import one_line, quote, write_array, write_object
-from turnwise.wire.limits import Limits
 from turnwise.wire.long_events import told_long_calls, too_much
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import Limits, Profile
 
 # Frames -> a stream as Gemini's API sends it.
 #

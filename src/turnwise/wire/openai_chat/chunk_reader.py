@@ -29,12 +29,11 @@ from turnwise.vocab import (
 )
 from turnwise.wire.endings import finish_frames, says_nothing, unsaid_finish
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error, string_of
-from turnwise.wire.limits import MAX_CITATIONS, MAX_PARTS
 from turnwise.wire.openai_chat.chunks import CallPiece, Choice, Chunk, ContentPart, Delta, is_there
 from turnwise.wire.openai_chat.endings import FINISH_REASONS, UsageReader, finish_of, says_limit
 from turnwise.wire.openai_chat.faults import decode_error_event
 from turnwise.wire.openai_chat.parts import NAME, image_of
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import MAX_CITATIONS, MAX_PARTS, Profile
 
 # Reasoning in Chat Completions: six places where it may stand, counted once; `reasoning_details` kept for replay.
 

@@ -35,12 +35,11 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.faults import too_large
-from turnwise.wire.limits import Limits
 from turnwise.wire.openai_chat.endings import encode_usage, word_of
 from turnwise.wire.openai_chat.faults import encode_fault, error_object
 from turnwise.wire.openai_chat.parts import NAME, encode_call, encode_file, fields_of, joined_text
 from turnwise.wire.openai_chat.stream import ChatStreamDecoder
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import Limits, Profile
 from turnwise.wire.sse import encode_event
 
 

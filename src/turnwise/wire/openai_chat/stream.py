@@ -21,12 +21,11 @@ from turnwise.vocab import (
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.healing import LINE_END_LOST, breaks_strings, has_controls, is_sound, left_out, read_damaged
 from turnwise.wire.json_fields import LONG_BYTES, UNREADABLE, is_error
-from turnwise.wire.limits import MAX_PARTS, Limits
 from turnwise.wire.long_events import read_any, told_long_calls, too_much
 from turnwise.wire.openai_chat.chunk_reader import ChunkReader
 from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, is_there, objects, read_loosely
 from turnwise.wire.openai_chat.faults import decode_error_event
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import MAX_PARTS, Limits, Profile
 from turnwise.wire.repeated_chunks import LEARN_FROM, MISS_COST, START, Alike
 from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, SseRun
 

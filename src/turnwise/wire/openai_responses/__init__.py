@@ -2,8 +2,8 @@
 LM Studio: what it offers, and what it cannot carry."""
 
 from turnwise.wire.family import Family, Loss
-from turnwise.wire.openai_responses.endings import FINISH_REASONS
 from turnwise.wire.openai_responses.faults import decode_fault, encode_fault
+from turnwise.wire.openai_responses.open_response import FINISH_REASONS
 from turnwise.wire.openai_responses.parts import NAME
 from turnwise.wire.openai_responses.request import encode_request
 from turnwise.wire.openai_responses.request_reading import decode_request

@@ -17,12 +17,12 @@ from turnwise.wire.healing import (
     write_value,
 )
 from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, read_fields
-from turnwise.wire.limits import Limits
 from turnwise.wire.long_events import told_long_calls, too_much
 from turnwise.wire.openai_responses.faults import fault_of
 from turnwise.wire.openai_responses.items import TooManyItems
 from turnwise.wire.openai_responses.open_response import OpenResponse
 from turnwise.wire.openai_responses.parts import text_at
+from turnwise.wire.profiles import Limits
 
 # An event or body that is not clean JSON: what can be read of it, and what had to be done.
 

@@ -45,7 +45,7 @@ from turnwise.wire.json_fields import (
     without,
     write_object,
 )
-from turnwise.wire.limits import MAX_PARTS
+from turnwise.wire.profiles import MAX_PARTS
 
 # The fields of an object of this API, read one at a time, and the opaque data of this family.
 

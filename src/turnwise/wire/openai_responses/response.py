@@ -40,10 +40,9 @@ from turnwise.vocab import (
 )
 from turnwise.wire.faults import too_large
 from turnwise.wire.json_fields import Fields, encode, read_fields, without
-from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.body import read_body
-from turnwise.wire.openai_responses.endings import FINISH_REASONS, usage_object
 from turnwise.wire.openai_responses.faults import response_error, stream_error
+from turnwise.wire.openai_responses.open_response import FINISH_REASONS, usage_object
 from turnwise.wire.openai_responses.parts import (
     CONTENT_PART,
     NAME,
@@ -55,7 +54,7 @@ from turnwise.wire.openai_responses.parts import (
     text_at,
 )
 from turnwise.wire.openai_responses.request import encode_request, text_runs
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import Limits, Profile
 from turnwise.wire.sse import encode_event
 
 PROFILE = Profile(name=NAME, family=NAME)

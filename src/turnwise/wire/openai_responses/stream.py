@@ -29,7 +29,6 @@ from turnwise.vocab import (
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.healing import PINGS, has_controls, is_ping, is_sound, skipped
 from turnwise.wire.json_fields import LONG_BYTES, UNREADABLE, Fields, each_alone, read_fields
-from turnwise.wire.limits import Limits
 from turnwise.wire.openai_responses.body import Healed, check_text, heal, read_body
 from turnwise.wire.openai_responses.items import DELTAS, NONE, Delta, Item, TooManyItems
 from turnwise.wire.openai_responses.open_response import (
@@ -39,7 +38,7 @@ from turnwise.wire.openai_responses.open_response import (
     OpenResponse,
 )
 from turnwise.wire.openai_responses.parts import count_at, text_at
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import Limits, Profile
 from turnwise.wire.sse import LineTooLong, SseParser, StreamBeginning
 
 # Where an event stands in its stream, by its `sequence_number`.
