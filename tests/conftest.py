@@ -14,6 +14,7 @@ from hypothesis import settings
 from postgres_server import own_postgres as own_postgres
 from postgres_server import postgres_dsn as postgres_dsn
 from postgres_server import postgres_server_dsn as postgres_server_dsn
+from terminal.forking import ending_the_fork_server
 from thoroughness import USUAL_EXAMPLES, a_tenth, examples, profile, told
 
 # The same examples every time, and no clock: a slow machine is not a failure.
@@ -53,6 +54,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from stand_ins import make_stand_ins  # it imports the lab, which most tests do without
 
     return CORPUS if CORPUS.is_dir() else make_stand_ins(tmp_path_factory.mktemp("stand-ins"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fork_server_ends() -> Iterator[None]:
+    with ending_the_fork_server():
+        yield
 
 
 @pytest.fixture

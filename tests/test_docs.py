@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from terminal.forking import ending_the_fork_server, start
+from terminal.forking import start
 from turnwise.lab import Lab
 from turnwise.settings.catalogue import builtin_ends
 from waits import HANG_S
@@ -38,12 +38,6 @@ SCRIPTS = {
     "search": "never-stops",
     "": "plain-answer",
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fork_server_ends() -> Iterator[None]:
-    with ending_the_fork_server():
-        yield
 
 
 @pytest.fixture(scope="module")

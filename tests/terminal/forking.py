@@ -20,6 +20,7 @@ from typing import IO, Any, Protocol
 import msgspec
 
 from terminal.fork_server import BEGUN, ENDED, Order, report_of
+from turnwise.vocab.file_names import is_text
 from waits import HANG_S
 
 SERVER = Path(__file__).with_name("fork_server.py")
@@ -132,8 +133,10 @@ class ForkServer:
                 env=self._env,
             )
 
-    def can_start(self, env: Mapping[str, str]) -> bool:
-        """Whether a child can still be told what is different in its environment."""
+    def can_start(self, env: Mapping[str, str], args: Sequence[str]) -> bool:
+        """Whether a child can still be told what is different in its environment, and an order can hold its arguments."""
+        if not all(is_text(arg) for arg in args):
+            return False
         names = [name for name in {*env, *self._env} if name.startswith(READ_AT_START)]
         return all(env.get(name) == self._env.get(name) for name in names)
 
@@ -198,7 +201,7 @@ def start(
     if not (real or ALWAYS_REAL):
         if not RUNNING:
             RUNNING.append(ForkServer())
-        if RUNNING[0].can_start(whole):
+        if RUNNING[0].can_start(whole, args):
             order = Order(module=module, args=tuple(args), cwd=str(cwd), env=whole, leads=leads, controls=controls)
             in_, out, err = (one if isinstance(one, int) else one.fileno() for one in (stdin, stdout, stderr))
             return RUNNING[0].start(order, stdin=in_, stdout=out, stderr=err)

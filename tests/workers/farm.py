@@ -5,7 +5,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,13 +13,13 @@ from typing import Any
 
 import psycopg
 
+from terminal.forking import start
 from terminal.running import with_marks
 from turnwise.lab import Script, parse_script
 from waits import HANG_S
 
 LOOK_S = 4.0
 PAUSE_S = 0.05
-SRC = Path(__file__).parents[2] / "src"
 
 AGENTS = '''
 import asyncio
@@ -220,18 +219,12 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 class WorkerProcess:
-    """`turnwise worker` in a folder that has the agents. `end` it."""
+    """`turnwise worker` in a folder that has the agents; a `real` one is started by the system. `end` it."""
 
-    def __init__(self, farm: "Farm", *options: str) -> None:
+    def __init__(self, farm: "Farm", *options: str, real: bool = False) -> None:
         agents = [part for name in (*TEXTS, *OTHERS) for part in ("--agent", f"{name}=farm_agents:{name}")]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "turnwise", "worker", *agents, "--json", *options],
-            cwd=farm.folder,
-            env=farm.environment,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        words = ("worker", *agents, "--json", *options)
+        self.process = start(words, cwd=farm.folder, env=farm.environment, stdout=subprocess.DEVNULL, real=real)
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._said: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -306,8 +299,8 @@ class Farm:
             "OWNERS": dsn,
             "LAB": f"{url}/v1",
             "WORLD": str(folder),
-            "PYTHONPATH": str(SRC),
             "NO_COLOR": "1",
+            "SSL_CERT_FILE": os.devnull,  # else each process reads the certificates of all the world
         }
         (folder / "farm_agents.py").write_text(AGENTS)
         self._workers: list[WorkerProcess] = []
@@ -321,15 +314,12 @@ class Farm:
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """A command of turnwise."""
-        return subprocess.run(
-            [sys.executable, "-m", "turnwise", *words],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=HANG_S,
-            check=False,
-        )
+        process = start(words, cwd=self.folder, env=self.environment)
+        try:
+            out, err = process.communicate(timeout=HANG_S)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def approves(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """The command of somebody who was shown the calls first: it alone allows none."""

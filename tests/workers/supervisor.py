@@ -33,7 +33,7 @@ class Supervisor:
             with self._lock:
                 if self._stops.is_set():
                     return
-                worker = self._alive[slot] = WorkerProcess(self._farm, *self._options)
+                worker = self._alive[slot] = WorkerProcess(self._farm, *self._options, real=True)
             code = worker.wait()
             with self._lock:
                 self._frozen.discard(slot)
