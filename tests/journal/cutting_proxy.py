@@ -68,7 +68,11 @@ class CuttingProxy:
 
     def _passes(self, client: socket.socket, server: socket.socket) -> bool:
         """Forward what has come; False where the connection is over."""
-        ready, _, _ = select.select([client, server], [], [], HANG_S)
+        poll = select.poll()  # `select` fails at descriptor 1,024
+        for one in (client, server):
+            poll.register(one, select.POLLIN)
+        numbers = {number for number, _ in poll.poll(HANG_S * 1000)}
+        ready = [one for one in (client, server) if one.fileno() in numbers]
         if self._is_still.is_set():
             while client.recv(1 << 16):  # until the client gives up
                 pass
