@@ -14,7 +14,6 @@ from hypothesis import settings
 from postgres_server import own_postgres as own_postgres
 from postgres_server import postgres_dsn as postgres_dsn
 from postgres_server import postgres_server_dsn as postgres_server_dsn
-from terminal.forking import ending_the_fork_server
 from thoroughness import USUAL_EXAMPLES, a_tenth, examples, profile, told
 
 # The same examples every time, and no clock: a slow machine is not a failure.
@@ -56,12 +55,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return CORPUS if CORPUS.is_dir() else make_stand_ins(tmp_path_factory.mktemp("stand-ins"))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _fork_server_ends() -> Iterator[None]:
-    with ending_the_fork_server():
-        yield
-
-
 @pytest.fixture
 def closed_port() -> Iterator[int]:
     """A port at which nothing listens. It is kept meanwhile, so that no other process gets it; a server may be given it."""
@@ -76,21 +69,32 @@ def closed_port() -> Iterator[int]:
 gc.disable()
 
 
+ALL_TESTS = "TURNWISE_TESTS_ARE_ALL"  # set where nobody named files, tests or words; the workers of xdist inherit it
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        names_some = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.keyword
+        os.environ[ALL_TESTS] = "" if names_some else "1"
+
+
 def pytest_report_header() -> str:
     """How to try as much again. The controller says it before its workers start, so they draw by the same seed."""
     return f"tests: {told()}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In `ci` each wide test has a tenth of its cases, drawn by the seed."""
-    if profile() != "ci":
-        return
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("wide"):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept = {item.nodeid for name, of_test in cases.items() for item in a_tenth(of_test, name=name)}
-    left_out = [item for of_test in cases.values() for item in of_test if item.nodeid not in kept]
+    """In `ci` each wide test has a tenth of its cases, drawn by the seed. In `check` a run of all is without costly ones."""
+    left_out = list[pytest.Item]()
+    if profile() == "ci":
+        cases: dict[str, list[pytest.Item]] = {}
+        for item in items:
+            if item.get_closest_marker("wide"):
+                cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        kept = {item.nodeid for name, of_test in cases.items() for item in a_tenth(of_test, name=name)}
+        left_out = [item for of_test in cases.values() for item in of_test if item.nodeid not in kept]
+    elif profile() == "check" and os.environ[ALL_TESTS]:
+        left_out = [item for item in items if item.get_closest_marker("costly") and not item.get_closest_marker("wide")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]

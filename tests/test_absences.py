@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from trees import tree_of
 
 TESTS = Path(__file__).parent
@@ -123,6 +125,7 @@ run("git commit 2>&1 | grep -cE 'gc|maintenance'; ! grep ab file; grep -vx cd; g
     assert [text for _, text in greps(ast.parse(commands))] == ["gc", "ab"]
 
 
+@pytest.mark.costly
 def test_no_test_wants_a_text_absent_that_chance_can_write() -> None:
     """One in eleven runs had `43` in a random id, where an error must not show the label `43`; one in two hundred names of a
     temporary folder holds `gc`, where a trace must not. Say what must not be there in full (`another-users-secret`), look for a

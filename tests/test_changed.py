@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +77,7 @@ def loaded_by_python(file: str) -> list[str]:
     return [Path(one).relative_to(ROOT).as_posix() for one in json.loads(ran.stdout) if one.startswith(ours)]
 
 
+@pytest.mark.costly
 def test_in_this_project_nothing_is_missed() -> None:
     """Proves: a module that Python loads for a test file selects it; so does what is read as data. A room that others do not
     import selects less than half. In doubt everything runs: a file that nothing names, or what all tests stand on."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from terminal.forking import start
+from terminal.forking import ending_the_fork_server, start
 from turnwise.lab import Lab
 from turnwise.settings.catalogue import builtin_ends
 from waits import HANG_S
@@ -38,6 +38,12 @@ SCRIPTS = {
     "search": "never-stops",
     "": "plain-answer",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fork_server_ends() -> Iterator[None]:
+    with ending_the_fork_server():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +91,7 @@ def asking(code: str, *, model: str, base_url: str) -> str:
     return code
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in examples()])
 def test_every_python_example_runs(code: str, lab: Lab, tmp_path: Path) -> None:
     """As it stands, but for the model: the lab stands in for it."""
@@ -110,6 +117,7 @@ def test_drawn_tables_are_up_to_date() -> None:
     assert stale == [], "run python scripts/draw_tables.py"
 
 
+@pytest.mark.costly
 def test_the_picture_of_the_demo_shows_the_demo() -> None:
     """Its lines are those of a demo of today; `python scripts/draw_demo.py` draws it anew."""
     drawn = runpy.run_path(str(ROOT / "scripts" / "draw_demo.py"))

@@ -148,6 +148,7 @@ def test_the_assembler_keeps_what_the_decoders_let_through() -> None:
     assert (kept.get("call_bytes"), kept.get("response_bytes")) == (LIMITS.call_bytes, LIMITS.response_bytes)
 
 
+@pytest.mark.costly
 async def test_a_large_file_is_searched_where_it_is_named_and_passed_over_in_a_folder(tmp_path: Path) -> None:
     """As the page about tools says of files of more than 8 MiB; past 32 MiB the file is refused by name too."""
     large = tmp_path / "large.txt"

@@ -32,6 +32,7 @@ def run(program: Path, *, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", IN_ORDER)
 def test_an_example_prints_what_it_promises(name: str, tmp_path: Path) -> None:
     """Exit code 0, the output to the letter, and not a word on standard error."""

@@ -113,12 +113,14 @@ print(typed.run_sync("Go.").output)
 """
 
 
+@pytest.mark.costly
 def test_an_agent_runs_with_the_library_alone(library: Path, tmp_path: Path) -> None:
     """A tool with a schema, arguments that are checked, typed output: no extra is needed."""
     ran = run_with(library, "-c", AGENT, folder=tmp_path)
     assert (ran.stdout, ran.stderr) == ("It is 120.50 EUR. True 2\neuros=120\n", "")
 
 
+@pytest.mark.costly
 def test_the_lab_answers_an_agent_with_the_library_alone(library: Path, tmp_path: Path) -> None:
     """A real request over loopback, with aiohttp on both sides."""
     code = """
@@ -178,6 +180,7 @@ def test_the_command_without_its_packages_is_one_line_and_exit_code_2(
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", said)
 
 
+@pytest.mark.costly
 def test_each_command_without_its_extra_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     """With the packages of the terminal alone the demo runs, and what needs more says so before it does anything."""
     packages = folder_with(
@@ -262,6 +265,7 @@ def imported_from_outside(room: str) -> Iterator[str]:
             yield from {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"turnwise"}
 
 
+@pytest.mark.costly
 def test_rooms_take_from_outside_what_their_readmes_say() -> None:
     """Each package that a room imports is in its README or comes with one that is; each that its README names is imported, and
     pyproject.toml installs it with the library or with the extra that the README says."""

@@ -114,6 +114,7 @@ def shown(lines: list[str], *, work: Path, home: Path) -> list[bool]:
     return [CANARY.encode() in output for output in outputs[:-1]]
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:judged")
 def test_a_git_command_that_is_judged_harmless_shows_no_secret(tmp_path: Path) -> None:
     """Issue 39: `cd r; git diff ../a ../b` showed `.env`. Many of the drawn lines show a secret, and many are judged harmless."""
@@ -132,6 +133,7 @@ def test_a_git_command_that_is_judged_harmless_shows_no_secret(tmp_path: Path) -
     assert harmless > DRAWN // 10
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:judged")
 @pytest.mark.skipif(bool(missing_tools()), reason=missing_tools() or "all are there")
 def test_a_git_command_that_is_judged_harmless_opens_nothing_outside(tmp_path: Path) -> None:

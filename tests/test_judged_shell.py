@@ -17,6 +17,7 @@ RUN = 60
 needs_tools = pytest.mark.skipif(bool(missing_tools()), reason=missing_tools() or "all are there")
 
 
+@pytest.mark.costly
 def test_the_drawn_lines_have_every_kind_and_every_field_of_the_grammar() -> None:
     """Issue 13, "Done when" 2: from all of the grammar; kinds and fields are those of the judge's own table."""
     drawer = Drawer(0)
@@ -39,6 +40,7 @@ def test_the_same_seed_draws_the_same_lines() -> None:
     assert [first.line() for _ in range(200)] == [second.line() for _ in range(200)]
 
 
+@pytest.mark.costly
 def test_a_fair_share_of_the_drawn_lines_is_judged_harmless(tmp_path: Path) -> None:
     """Issue 13, "Done when" 2: before the judge was made stricter, 192 of these 1,000 were; a fifth less is too afraid."""
     room, drawer = make_room(tmp_path / "room"), Drawer(2)

@@ -198,6 +198,7 @@ def test_a_run_loads_what_its_first_request_needs(tmp_path: Path) -> None:
     assert not [name for name in found if re.match(r"turnwise\.wire\.(openai_chat|anthropic|gemini)", name)]
 
 
+@pytest.mark.costly
 def test_an_agent_of_editors_loads_what_its_first_request_needs(tmp_path: Path) -> None:
     """`turnwise acp` until a prompt's request has arrived: the protocol's library with pydantic, and what `run` needs; no prices,
     no parser of commands, nothing of a terminal, no other family, and nothing that only some sessions want."""
@@ -235,6 +236,7 @@ def test_an_agent_of_editors_loads_what_its_first_request_needs(tmp_path: Path) 
     assert len(rooms(found)) < 397
 
 
+@pytest.mark.costly
 def test_a_gateway_has_loaded_what_requests_need_before_it_says_that_it_listens(tmp_path: Path) -> None:
     """Proves: the first request held up all others for 0.5 s, the second for 0.15 s."""
     with (

@@ -139,6 +139,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, di
     return code, json.loads(capsys.readouterr().out or "{}")
 
 
+@pytest.mark.costly
 def test_what_is_read_and_exercised_is_no_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, report = run(capsys, "--sdks", write_sdk(tmp_path))
     assert (code, report["differences"], report["versions"]) == (0, {}, {"openai": "9.0"})
@@ -168,6 +169,7 @@ def test_a_decision_ends_a_difference(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (code, report["differences"]) == (1, {"chat.answer.Other.*": "decides nothing"})
 
 
+@pytest.mark.costly
 def test_it_shows_what_came_since(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place, old, new, found = PLANTED["an event"]
     older, newer = write_sdk(tmp_path / "a"), write_sdk(tmp_path / "b", place=place, old=old, new=new)
@@ -187,6 +189,7 @@ def test_each_way_to_fail_has_its_code(tmp_path: Path, capsys: pytest.CaptureFix
     assert "exit codes: 0" in capsys.readouterr().out
 
 
+@pytest.mark.costly
 def test_nothing_in_the_sdks_of_these_tests_is_undecided() -> None:
     """Issue 41, 'Done when' 3, without a network: the SDKs that the tests have. A field planted where each side begins is found
     there as well."""

@@ -35,6 +35,7 @@ def test_each_fault_can_be_put_back(mutant: dict[str, str]) -> None:
     assert f"def {name.partition('[')[0]}(" in (ROOT / file).read_text()
 
 
+@pytest.mark.costly
 @pytest.mark.promise("run:own-state")
 @pytest.mark.parametrize("mutant", TRIED, ids=[one["name"] for one in TRIED])
 def test_a_fault_that_is_put_back_is_noticed(mutant: dict[str, str], tmp_path: Path) -> None:

@@ -128,3 +128,28 @@ def test_a_run_says_its_seed_and_a_cell_that_fails_its_name(profile: str, runs: 
     seed = " TURNWISE_TESTS_SEED=7" if profile == "ci" else ""
     assert f"tests: TURNWISE_TESTS={profile}{seed}\n" in ran.stdout
     assert ": 3-3]\n" in ran.stdout and "a fault" in ran.stdout and f"1 failed, {runs - 1} passed" in ran.stdout
+
+
+COSTLY = "import pytest\n\n@pytest.mark.costly\ndef test_costly():\n    pass\n\ndef test_cheap():\n    pass\n"
+
+
+@each(
+    ("profile", "words", "runs"),
+    [("check", [], 1), ("check", ["test_it.py"], 2), ("check", ["-k", "test"], 2), ("ci", [], 2)],
+)
+def test_only_a_check_of_everything_leaves_costly_tests_out(
+    profile: str, words: list[str], runs: int, tmp_path: Path
+) -> None:
+    """Proves: with real pytest and its processes, whoever names a file or a word gets all of it, and CI has all of them."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = .\nmarkers =\n    costly\n")
+    (tmp_path / "test_it.py").write_text(COSTLY)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "conftest", "-p", "no:cacheprovider", "-n", "1", *words],
+        cwd=tmp_path,
+        env={**os.environ, "TURNWISE_TESTS": profile, "PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert f"{runs} passed" in ran.stdout, ran.stdout + ran.stderr

@@ -1,6 +1,7 @@
 """How much the tests try, by TURNWISE_TESTS:
 
 `check`  what each change has to pass, and what `pytest` does by itself: a quarter of the drawn examples, large tables in pairs.
+         A run of all tests leaves out those that are marked as `costly`; a run of named files, as by `--changed`, does not.
 `ci`     what `.ci/run` does: half of the examples, and of each large table a tenth of what `check` leaves out, drawn by a seed
          (TURNWISE_TESTS_SEED; without it by chance). pytest prints the seed.
 `all`    everything, for `bash scripts/check --all`.

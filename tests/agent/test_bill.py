@@ -158,6 +158,7 @@ def scripted_run() -> tuple[Agent, ScriptedModel]:
     ), model
 
 
+@pytest.mark.costly
 def test_a_run_has_a_row_and_a_mark_for_each_of_its_requests() -> None:
     """Proves: the rows of a real run are its ledger, and its figure can be written without a warning."""
     agent, model = scripted_run()

@@ -286,6 +286,7 @@ LONG_RUNS = spread(
 )
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:cached")
 @pytest.mark.parametrize(
     "model",

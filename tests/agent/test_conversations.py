@@ -66,6 +66,7 @@ def answering(results: deque[ToolResult]) -> Callable[[dict[str, object]], Await
     return answer
 
 
+@pytest.mark.costly
 @pytest.mark.promise("step:sequential", "step:parallel-together", "step:one-request", "step:every-call-answered")
 async def test_recorded_conversations_reach_the_recorded_answer_in_the_recorded_number_of_requests(
     corpus: Path,

@@ -208,6 +208,7 @@ def leaves_of(value: Any, *, within: str = "") -> Iterator[str]:
             pass
 
 
+@pytest.mark.costly
 def test_every_recorded_history_is_read_whole_and_comes_back(corpus: Path) -> None:
     """1,281 histories of real requests: each text is in what is read, or its loss is told; written for its own API again it is
     the same, or what differs is told; and every other API gets messages that can be read again."""

@@ -69,6 +69,7 @@ odd_messages = st.builds(
 )
 
 
+@pytest.mark.costly
 @settings(max_examples=examples(1500), deadline=None)
 @given(messages=st.lists(st.one_of(st.just(SOUND), odd_messages, values), max_size=3).map(tuple))
 def test_what_is_told_plain_reads_again_as_json(messages: tuple[Message, ...]) -> None:

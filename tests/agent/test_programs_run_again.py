@@ -51,6 +51,7 @@ class World:
         return agent_of(ScriptedModel([*replies]), journal, clock=CLOCK, tools=[do], script=True)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 @each("dies_at", [1, 2, 3])
 @each("program", PROGRAMS.values(), ids=PROGRAMS)

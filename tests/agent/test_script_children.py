@@ -82,6 +82,7 @@ async def test_what_they_spend_stands_in_the_ledger_with_their_path(family: str)
     assert (bill.calls, bill.program_calls, bill.saved) == (3, 3, Cost(usd=2 * CENT, requests=2))
 
 
+@pytest.mark.costly
 @pytest.mark.promise("end:budget")
 @pytest.mark.parametrize("program", [TOGETHER, ONE_BY_ONE])
 async def test_they_draw_on_the_limits_of_the_root(program: str) -> None:

@@ -267,6 +267,7 @@ def shipped(folder: Path) -> list[str]:
     return [*[one.name for one in workspace_tools(folder)], ASK_USER, TASK]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("taken", [False, True])
 def test_what_is_described_is_what_runs(taken: bool, tmp_path: Path) -> None:
     """Proves: each tool that comes with turnwise, and each that has the name of a keyword, a built-in or of what every program

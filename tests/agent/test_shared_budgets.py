@@ -111,6 +111,7 @@ def started(code: str, *arguments: object) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.costly
 @pytest.mark.promise("end:budget")
 def test_processes_that_run_at_once_share_what_there_is(target: Target) -> None:
     """Proves: three processes make ten requests together, never more, and the bill has each of them."""
@@ -256,6 +257,7 @@ def test_no_death_locks_a_part_for_good(what: str, target: Target) -> None:
         assert (budget.spent.requests, len(budget.ledger), budget.left) == (10, 10, MaxRequests(0))
 
 
+@pytest.mark.costly
 def test_a_sub_agent_that_died_is_charged_with_its_own_requests_alone(target: Target) -> None:
     """Proves: siblings have the same path, and bills of their own."""
     with started(DIES_LATE, target, "siblings") as process:

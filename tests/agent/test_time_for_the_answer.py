@@ -56,6 +56,7 @@ def assert_answered(result: RunResult, clock: FakeClock, *, within_s: float) -> 
     assert result.text.startswith(("It said: ", "They said: ")) and clock.monotonic() <= within_s
 
 
+@pytest.mark.costly
 @pytest.mark.promise("end:budget")
 @each("limit_s", [0.5, 1.0, 2.0, 3.0, 6.0, 60.0])
 @each("tidies_s", [0.3, 1.5, 60.0])

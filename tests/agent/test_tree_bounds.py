@@ -85,6 +85,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:bounded")
 @each("family", FAMILIES)
 @each("shape", SHAPES, meeting="each")

@@ -58,6 +58,7 @@ def repeated(shape: str, length: int) -> str:
     return (shape * (length // len(shape) + 1))[:length]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("shape", spread(SHAPES, one_of=3, name="costs"))
 @pytest.mark.parametrize("beginning", ["", IN_A_VALUE], ids=["alone", "in a value"])
 def test_the_cost_of_a_hostile_text_is_linear_and_small(shape: str, beginning: str) -> None:
@@ -67,6 +68,7 @@ def test_the_cost_of_a_hostile_text_is_linear_and_small(shape: str, beginning: s
     assert counts[1] - counts[0] <= MOST_CALLS * (32_768 - 8_192)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("shape", spread(OPENERS, one_of=3, name="costs behind the last block"))
 def test_a_text_behind_the_last_block_costs_almost_nothing(shape: str) -> None:
     """Proves: once as many blocks were looked at as a response may have, the rest passes as it came, quoted or not."""

@@ -42,6 +42,7 @@ def alike(count: int) -> list[str]:
     return [f'{UNENDED}x{n}"}}}}\n</tool_call>' for n in range(count)]
 
 
+@pytest.mark.costly
 def test_many_blocks_beside_a_long_text_cost_what_they_and_the_text_are_long() -> None:
     """The tester's 256 blocks beside 380 kB took six minutes: each was compared with all of the text."""
     said = UNENDED * 500 + ALL_WORDS
@@ -49,6 +50,7 @@ def test_many_blocks_beside_a_long_text_cost_what_they_and_the_text_are_long() -
     assert many <= 2 * few + 256 * 2_000
 
 
+@pytest.mark.costly
 def test_the_steps_of_a_whole_response_are_bounded() -> None:
     """Proves: one budget holds for all of its blocks, and behind it a block that may be quoted is text."""
     said = UNENDED * 2_000 + ALL_WORDS
@@ -58,6 +60,7 @@ def test_the_steps_of_a_whole_response_are_bounded() -> None:
     assert are_held[-1]
 
 
+@pytest.mark.costly
 def test_blocks_behind_the_budget_are_shown_and_do_not_run() -> None:
     """Proves: in doubt a quotation wins."""
     found = read_text("\n".join(alike(100)), earlier=told(UNENDED * 4_000 + ALL_WORDS))

@@ -19,6 +19,7 @@ READ = [("read", {"path": "a"})]
 each_token = each("token", TOKENS)
 
 
+@pytest.mark.costly
 @each_token
 @each(
     "words",
@@ -55,6 +56,7 @@ def test_a_token_that_the_words_are_about_stays(token: str, text: str) -> None:
     assert read_text(list(said)).text == read_text(list(said)).shown_text == said
 
 
+@pytest.mark.costly
 @each_token
 @each("syntax", sorted(WRITERS))
 def test_a_token_behind_a_call_changes_nothing(token: str, syntax: str) -> None:

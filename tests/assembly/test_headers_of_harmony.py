@@ -47,6 +47,7 @@ def test_more_text_never_changes_what_a_header_was_taken_for(text: str) -> None:
     assert first == judged(text)
 
 
+@pytest.mark.costly
 @settings(max_examples=examples(300), deadline=None)
 @given(text=texts)
 def test_text_with_headers_means_the_same_at_every_split(text: str) -> None:

@@ -133,6 +133,7 @@ def test_what_no_continuation_mends_is_invalid(text: str, reason: str) -> None:
     assert verdict.reason == reason
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:bounded")
 def test_nesting_of_any_depth_is_survived() -> None:
     """A million brackets neither overflow the stack nor give an endless path."""

@@ -9,6 +9,7 @@ from turnwise.vocab import FinishReason
 COUNT = 2_000
 
 
+@pytest.mark.costly
 def test_ordinary_texts_make_no_call() -> None:
     """Proves: pages, code, XML and JSON, and quoted examples of calls stay the very text that they were."""
     assert [text for text in texts(COUNT) if calls_in(text)] == []

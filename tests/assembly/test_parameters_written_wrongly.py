@@ -35,6 +35,7 @@ CLOSE = {
 }
 
 
+@pytest.mark.costly
 @each(("syntax", "wrong"), WRONG)
 def test_a_tag_that_only_looks_like_a_parameter_is_told(syntax: str, wrong: str) -> None:
     """Proves: the call does not run with a value that holds the next parameter. From the fifth tester of issue 16."""

@@ -123,6 +123,7 @@ def test_a_block_is_quoted_in_each_view_of_its_file(
     assert holds(said, block.replace("\n", " ") if in_one_line and "\\n" not in str(calls) else block)
 
 
+@pytest.mark.costly
 @each("view", VIEWS)
 @each("syntax", sorted(WRITERS))
 def test_calls_of_one_tool_are_quoted_in_each_view(view: str, syntax: str) -> None:
@@ -270,6 +271,7 @@ def _is_same(call: Arguments, other: Arguments) -> bool:
     }
 
 
+@pytest.mark.costly
 @each("view", VIEWS)
 @each("syntax", sorted(WRITERS))
 def test_pieces_of_two_calls_make_no_third_in_any_view(syntax: str, view: str) -> None:
@@ -352,6 +354,7 @@ def test_a_long_row_of_marks_holds_no_block(text: str) -> None:
     assert not holds(text, HERMES)
 
 
+@pytest.mark.costly
 def test_a_text_made_to_cost_much_counts_as_a_quotation() -> None:
     """Proves: what is compared is bounded, and in doubt nothing runs."""
     block = f"<tool_call>{'a' * 2_000}b</tool_call>"
@@ -463,6 +466,7 @@ def test_a_block_that_begins_in_one_page_and_ends_in_the_next_is_quoted() -> Non
     assert quotations([Message("user", (Text(one),)) for one in said]).hold(HERMES)
 
 
+@pytest.mark.costly
 @each(
     "text",
     [

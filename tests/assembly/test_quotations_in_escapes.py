@@ -122,6 +122,7 @@ def test_a_block_is_quoted_whatever_hides_its_name(view: str, syntax: str, given
     assert holds(SHOWN[view](f"# How to\n\n{block}\n\nend of it"), block)
 
 
+@pytest.mark.costly
 @each("syntax", sorted(WRITERS))
 def test_a_short_block_is_quoted_whatever_hides_its_name(syntax: str) -> None:
     """The tester's examples, one a syntax."""

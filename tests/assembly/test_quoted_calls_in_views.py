@@ -59,6 +59,7 @@ def test_a_call_runs_that_differs_in_a_value_from_the_shown_one(view: str, synta
     assert all(_is_quoted(view, syntax=syntax, quoted=value, asked=value) for value in values)
 
 
+@pytest.mark.costly
 @each("syntax", sorted(WRITERS))
 @each("view", VIEWS, meeting="each")
 def test_the_shown_call_itself_is_quoted_in_every_view(view: str, syntax: str) -> None:

@@ -199,6 +199,7 @@ def test_framing_changes_nothing(stream: Written) -> None:
     check(stream)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:split-anywhere")
 @each("stream", STREAMS, ids=lambda stream: stream.name)
 def test_any_split_of_the_bytes_gives_the_same_response(stream: Written) -> None:

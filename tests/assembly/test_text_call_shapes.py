@@ -6,6 +6,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tables import each
 from text_calls import read_text
 from turnwise.vocab import ToolSpec
@@ -35,6 +37,7 @@ TOOLS = tuple(
 )
 
 
+@pytest.mark.costly
 @each("shape", SHAPES, ids=[f"{one['issue']}: {one['what']}" for one in SHAPES])
 def test_a_shape_from_a_public_issue_is_read_as_its_reporter_wanted(shape: dict[str, Any]) -> None:
     """Done when 1: twenty shapes from public issues are among the cases, streamed in any way and whole."""

@@ -381,6 +381,7 @@ def read_characters(pieces: Iterable[str]) -> int:
     return total
 
 
+@pytest.mark.costly
 @each(
     "value",
     ["x", "</tool_call>", "}", "<tool_call>", "</parameter>\n", "` > ]", "<parameter=a>"],
@@ -495,6 +496,7 @@ def steps_of(pieces: Iterable[str]) -> int:
     return steps
 
 
+@pytest.mark.costly
 @each(
     ("opening", "shape", "most"),
     [

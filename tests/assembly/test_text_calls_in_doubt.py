@@ -269,6 +269,7 @@ def test_words_about_a_syntax_that_name_a_tool_are_words(text: str) -> None:
     assert read_text(list(text)).outcome == found.outcome
 
 
+@pytest.mark.costly
 @each(
     "block",
     [
@@ -349,6 +350,7 @@ def late_words(block: str, *, earlier: Sequence[Message] = ()) -> int:
     return late
 
 
+@pytest.mark.costly
 @each_syntax
 @each("lines", [100, 400])
 def test_words_behind_a_long_call_flow_on_at_once(syntax: str, lines: int) -> None:

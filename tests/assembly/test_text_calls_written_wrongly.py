@@ -47,6 +47,7 @@ WORDS = (
 )
 
 
+@pytest.mark.costly
 @each("kind", WRONG)
 @each("words", ["", "ok\n"])
 def test_a_whole_pair_of_marks_that_names_a_tool_is_told(kind: str, words: str) -> None:
@@ -75,6 +76,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.costly
 @settings(max_examples=examples(200), deadline=None)
 @given(options=st.dictionaries(st.sampled_from(["path", "content", "options"]), values, max_size=3))
 def test_a_python_dict_between_the_marks_of_hermes_runs(options: dict[str, object]) -> None:

@@ -213,6 +213,7 @@ def test_a_text_that_can_be_read_in_too_many_ways_is_code(line: str) -> None:
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 
 
+@pytest.mark.costly
 @each(
     "before",
     [

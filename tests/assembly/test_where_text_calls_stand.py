@@ -59,6 +59,7 @@ def test_what_stands_in_the_analysis_channel_never_runs(before: str, header: str
     assert read_text(list(f"{before}{header}{thought}{after}")).outcome == found.outcome
 
 
+@pytest.mark.costly
 @each(
     "header",
     [
@@ -77,6 +78,7 @@ def test_a_call_that_is_sent_in_the_analysis_channel_is_told(before: str, header
     assert "<|" not in found.text and "{" not in found.text
 
 
+@pytest.mark.costly
 @each(
     "header",
     [
@@ -125,6 +127,7 @@ def test_messages_of_harmony_in_other_forms(text: str, states: list[str], words:
 # reasoning
 
 
+@pytest.mark.costly
 @each("mark", sorted(thinking.MARKS))
 @each("change", [str, str.upper, str.title], meeting="each")
 def test_reasoning_of_every_kin_runs_nothing(mark: str, change: "type[str]") -> None:
@@ -215,6 +218,7 @@ def test_a_block_whose_first_mark_is_code_is_code(before: str) -> None:
     assert read_text(f"{HERMES}\n\n    {HERMES}").calls == READ  # the second one is code
 
 
+@pytest.mark.costly
 @each_syntax
 @each("before", ["Use <code> so.\n", "A <pre> is it:\n\n", "<!-- x\n", "An <example>:\n"])
 def test_a_call_behind_a_tag_that_is_never_closed_is_told(syntax: str, before: str) -> None:

@@ -247,6 +247,7 @@ def at_moments(scene: Scene, *, folder: Path, number: int, seed: int) -> None:
             check(story, ended, usual=usual[kind], died=f"after {moments} us")
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash", "bill:wire")
 def test_turns_killed_at_drawn_moments_go_on(scene: Scene, tmp_path: Path) -> None:
     """Proves: the moment does not matter; a turn may be killed several times."""

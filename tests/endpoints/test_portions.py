@@ -132,6 +132,7 @@ async def read_in_turns(upstream: FamilyName, chunks: Sequence[bytes]) -> list[l
     return [[chunk for _, chunk in turn] for _, turn in itertools.groupby(fed, key=lambda one: one[0])]
 
 
+@pytest.mark.costly
 @pytest.mark.promise("wait:stream")
 @each("upstream", FAMILIES)
 @each("size", [10_000_000, 200], meeting="each")

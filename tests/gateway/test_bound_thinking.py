@@ -114,6 +114,7 @@ async def test_a_client_that_edits_its_prefix_goes_on() -> None:
     assert client.statuses()[6:] == [200, 400, 200]
 
 
+@pytest.mark.costly
 @pytest.mark.promise("step:bound-thinking")
 async def test_a_client_of_thirty_steps_loses_no_more_than_it_must() -> None:
     """It changes its instructions, shortens old results and gets one tool more. What the model does not see equals a

@@ -47,6 +47,7 @@ def waited(
     return asyncio.run(run())
 
 
+@pytest.mark.costly
 @pytest.mark.promise("wait:stream")
 @each("family", FAMILIES)
 @each(("case", "attempts", "most_s"), [("fault-silence", 2, 243), ("fault-stall", 2, 183)])

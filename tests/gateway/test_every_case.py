@@ -43,6 +43,7 @@ def expected(name: str, *, upstream: str) -> Response:
     )
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:every-case")
 @each("client", FAMILIES)
 @each(("name", "upstream"), SPOKEN, meeting="each")

@@ -95,6 +95,7 @@ def test_an_answer_that_breaks_off_for_good_ends_with_one_error(name: str, upstr
     one_error(relayed(ask(name), upstream=upstream, client=client), client=client)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:every-case")
 @each(("upstream", "client"), [pair for pair in PAIRS if pair[0] != "gemini"])
 @each("name", ["writer-file", "writer-false-finish", "writer-beside-read"], meeting="each")

@@ -40,6 +40,7 @@ def no_collector() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("model", spread(ENDS, one_of=3, name="answers that are freed"))
 @pytest.mark.parametrize("upstream", FAMILIES)

@@ -127,6 +127,7 @@ def without(call: ClientCall, name: str) -> ClientCall:
     return msgspec.structs.replace(call, body=msgspec.json.encode(fields))
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:wire")
 @each("upstream", FAMILIES)
 @each("client", FAMILIES, meeting="each")

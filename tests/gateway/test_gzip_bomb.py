@@ -58,6 +58,7 @@ async def answer(body: bytes, *, head: bytes, stream: bool, bounds: Bounds) -> t
     return outlet, passes
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("kind", [b"application/json", b"text/event-stream"])
 async def test_a_gzip_bomb_is_refused_early_and_others_are_served_meanwhile(kind: bytes, stream: bool) -> None:

@@ -151,6 +151,7 @@ def test_an_unknown_field_of_the_file_is_told(path: Path) -> None:
         read_keys(path)
 
 
+@pytest.mark.costly
 def test_keys_that_are_added_at_once_all_stay(path: Path) -> None:
     """Eight processes, each with four keys of its own: each waits for the file."""
     code = (

@@ -95,6 +95,7 @@ def gateway_before(folder: Path, url: str, *, bounds: str = "") -> Iterator[Serv
         yield gateway
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("requests", "broken"), [(300, 60), pytest.param(9_999, 2_001, marks=pytest.mark.wide)], ids=["few", "many"]
 )

@@ -67,6 +67,7 @@ def entry(number: int = 1) -> LedgerEntry:
     )
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:told")
 def test_a_killed_gateway_has_told_the_ledger_of_every_request_that_left(served: ServedGateway) -> None:
     """`kill -9` while a stream is open: the request of which nobody knows the end is there, too."""
@@ -82,6 +83,7 @@ def test_a_killed_gateway_has_told_the_ledger_of_every_request_that_left(served:
     assert [row["unfinished"] for row in report["rows"] if row["key"].endswith("stall")] == [1]
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:told")
 def test_a_retry_is_in_the_ledger_with_its_purpose_and_its_price(served: ServedGateway) -> None:
     """Both requests, under the client's request id and its own session, priced as those of a run."""
@@ -97,6 +99,7 @@ def test_a_retry_is_in_the_ledger_with_its_purpose_and_its_price(served: ServedG
     assert (row["cost"], row["again"]["requests"]) == ({"usd": "0.5", "requests": 2, "unknown": 0}, 1)
 
 
+@pytest.mark.costly
 def test_a_request_that_never_left_is_struck_out(tmp_path: Path) -> None:
     """No connection: nothing was billed."""
     file = tmp_path / "gateway.toml"
@@ -108,6 +111,7 @@ def test_a_request_that_never_left_is_struck_out(tmp_path: Path) -> None:
         assert entries_of(served) == []
 
 
+@pytest.mark.costly
 def test_an_answer_that_the_client_left_is_a_cancelled_request(served: ServedGateway) -> None:
     """The upstream's request is broken off, and what had come of it is written down."""
     served.stalling().close()

@@ -79,6 +79,7 @@ def test_all_lines_are_there_when_the_block_ends() -> None:
         assert [line.split(" ", 1)[1] for line in stream.getvalue().splitlines()] == expected
 
 
+@pytest.mark.costly
 def test_a_gateway_whose_log_nobody_reads_answers_and_ends(tmp_path: Path) -> None:
     """Proves: with a pipe for standard error that is full from the first line on, requests are answered and SIGTERM ends it."""
     reading, writing = os.pipe()

@@ -166,6 +166,7 @@ async def read_long(port: int, *, long: int, stream: bool) -> None:
         writer.transport.abort()
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 @pytest.mark.parametrize("long", [16 * MIB, pytest.param(64_000_000, marks=pytest.mark.wide)])
 async def test_after_long_answers_the_memory_is_given_back(tmp_path: Path, long: int) -> None:

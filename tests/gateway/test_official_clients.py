@@ -59,6 +59,7 @@ def wrong(chosen: list[Cell], *, served: Stage, wanted: dict[str, Heard | None])
     return {cell: judged for cell, judged in found.items() if judged.verdict(wanted[cell.case]) != "right"}
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:every-case")
 @pytest.mark.parametrize("client", FAMILIES)
 def test_official_clients_get_the_right_answer(client: str, served: Stage, wanted: dict[str, Heard | None]) -> None:
@@ -109,6 +110,7 @@ def test_official_clients_get_the_answer_to_their_results(
     assert (heard.text, heard.calls, heard.finish) == ("I have read notes.txt.", (), "stop")
 
 
+@pytest.mark.costly
 def test_few_cases_are_hopeless() -> None:
     """Six at most, each with a reason and a script."""
     assert len(HOPELESS) <= 6

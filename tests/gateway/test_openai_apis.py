@@ -294,6 +294,7 @@ upstream = {{ url = "{url}/v1", provider = "openai", key_env = "LAB_KEY" }}
 """
 
 
+@pytest.mark.costly
 def test_openais_own_client_stops_where_it_says(tmp_path: Path) -> None:
     """Proves: through a real gateway before the lab, whose Responses API knows no `stop` and refuses it; streamed and not."""
     with running_lab() as lab:

@@ -34,6 +34,7 @@ def without_days(text: str) -> str:
     return re.sub(DAY, "DAY", text)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:told")
 def test_a_report_has_how_often_one_example_and_the_rule(served: ServedGateway) -> None:
     """Proves: the whole text, as it is pasted into an issue; the healthy answers stand beside it."""
@@ -86,6 +87,7 @@ data: {"id": "id-1", "object": "chat.completion.chunk", "created": "<number>",
 """
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:told")
 def test_programs_get_the_same_report_as_json(served: ServedGateway) -> None:
     """Proves: whose doing each repair is, and that what nobody is to blame for counts against no provider."""
@@ -109,6 +111,7 @@ def test_programs_get_the_same_report_as_json(served: ServedGateway) -> None:
     }
 
 
+@pytest.mark.costly
 def test_a_report_is_of_one_provider_or_model_or_time_if_it_is_asked_for(served: ServedGateway) -> None:
     """Proves: the options narrow it; where nothing fits, what there is is told."""
     served.chat("no-index")
@@ -126,6 +129,7 @@ def test_a_report_is_of_one_provider_or_model_or_time_if_it_is_asked_for(served:
     assert served.run("gateway", "report", "--since", "2999-01-01").startswith("the gateway has sent no request since ")
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:told")
 def test_a_stream_tells_its_repairs_in_the_log_and_an_answer_in_its_header(served: ServedGateway) -> None:
     """Proves: the headers of a stream leave before anything is known; the line of the log has them. Counts have both."""
@@ -164,6 +168,7 @@ def test_repairs_of_a_fallback_are_counted_for_it(lab: Lab, tmp_path: Path) -> N
     }
 
 
+@pytest.mark.costly
 def test_what_a_client_left_early_is_in_no_report(served: ServedGateway) -> None:
     """Proves: a response that was broken off by its client says nothing about its end."""
     served.stalling().close()
@@ -171,6 +176,7 @@ def test_what_a_client_left_early_is_in_no_report(served: ServedGateway) -> None
     assert served.run("gateway", "report").startswith("the gateway has sent no request (turnwise")
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:told")
 def test_nothing_that_was_said_is_in_a_report(served: ServedGateway) -> None:
     """Proves: for every malformed script, neither the prompt nor a word, name, id or argument of the answers, in the text, in

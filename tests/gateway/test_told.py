@@ -119,6 +119,7 @@ def test_requests_repairs_and_tokens_are_counted_by_provider_and_model(served: S
     assert valued(samples, "tokens_total")["openai_chat", "id-missing", "input"] > 0
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:wire")
 def test_a_request_whose_tokens_nobody_told_is_marked_and_never_a_request_of_0_tokens(served: ServedGateway) -> None:
     """In the gateway's counts, in its log, and in the bill as text, JSON and CSV. One that was refused unheard took none."""
@@ -306,6 +307,7 @@ def test_a_passed_answer_that_writes_nothing_has_its_input_counted(
     assert ((found.input_tokens, found.output_tokens), found.untold) == (tokens, untold)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:told")
 def test_each_request_has_one_line_in_the_log(served: ServedGateway) -> None:
     """As JSON: who asked what of whom, how it ended, and what was mended."""
@@ -327,6 +329,7 @@ def test_each_request_has_one_line_in_the_log(served: ServedGateway) -> None:
     assert asked[0]["repairs"] == {"id_missing": 1}
 
 
+@pytest.mark.costly
 def test_quiet_leaves_errors_alone(lab: Lab, tmp_path: Path) -> None:
     """No line for requests."""
     with served_gateway(tmp_path, "--quiet", upstream=f"{lab.url}/v1") as served:
@@ -339,6 +342,7 @@ def test_a_line_of_the_log_stays_one_line() -> None:
     assert one_line("gpt\n2026 faked \x1b[2J") == "gpt�2026 faked �[2J"
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:told")
 def test_nothing_that_was_said_and_no_key_is_told(lab: Lab, served: ServedGateway) -> None:
     """Neither in log lines, counts nor the ledger; in the client's answer the content is."""

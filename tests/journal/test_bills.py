@@ -81,6 +81,7 @@ def assert_requests_billed(result: RunResult, bill: Sequence[Billed], *, seed: o
     return len(known)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:wire", "bill:plans")
 @each("plan", get_args(Plan))
 @each("family", FAMILIES, meeting="each")
@@ -126,6 +127,7 @@ def agent_of(family: str, name: str, *, transport: Transport, **options: object)
     return flat_agent(f"{family}:{name}", base_url="http://lab.invalid", transport=transport, **given)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:wire", "bill:plans")
 @each("family", FAMILIES)
 @each("plan", ["tokens", "step"])

@@ -81,6 +81,7 @@ def places(whole: Path) -> Iterator[int]:
     yield from range(2, whole.stat().st_size // PAGE + 1)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 def test_noise_over_any_page_costs_what_was_on_it(whole: Path, tmp_path: Path) -> None:
     """Proves: whichever page is broken, all sessions are still listed, and each that is not named as affected has all its

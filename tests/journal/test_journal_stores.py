@@ -17,6 +17,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return tmp_path / "j.db" if request.param == "sqlite" else request.getfixturevalue("postgres_dsn")
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 @pytest.mark.parametrize("check", store_conformance.ALONE, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_a_store_keeps_what_a_journal_promises(check: Callable[[Target], None], target: Target) -> None:

@@ -78,6 +78,7 @@ def purposes_by_lab(requests: Sequence[Received], *, script: Script) -> Counter[
     return Counter(known)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:wire", "step:one-request")
 @each("family", FAMILIES)
 @each("name", [name for name, script in builtin_scripts().items() if script.steps], meeting="each")
@@ -96,6 +97,7 @@ async def test_the_ledger_counts_what_the_lab_received_in_every_script(name: str
         assert journal.ledger.entries(LedgerSpan()) == list(result.ledger)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:wire")
 @each("family", FAMILIES)
 @each("name", [name for name, script in builtin_scripts().items() if script.writer])
@@ -113,6 +115,7 @@ async def test_the_ledger_counts_every_continuation_of_a_long_file(name: str, fa
     ]
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:wire")
 async def test_the_ledger_counts_what_the_lab_received_under_random_faults() -> None:
     """Property: seeded schedules of faults, limits, retries and fallbacks; each entry has the lab's own bytes and model."""
@@ -144,6 +147,7 @@ async def test_the_ledger_counts_what_the_lab_received_under_random_faults() -> 
         assert all(entry.usd is not None for entry in counted), seed
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:wire", "step:one-request")
 async def test_summaries_are_in_the_ledger_under_their_own_purpose() -> None:
     """The lab knows a summary by what it answered itself."""
@@ -508,6 +512,7 @@ class Says:
         yield HttpReply(status=200, headers={"content-type": "application/json"}, chunks=chunks())
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:plans")
 @each("family", FAMILIES)
 @each("shape", silent_shapes("openai_chat"))

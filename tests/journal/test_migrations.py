@@ -151,6 +151,7 @@ def reading(path: Path, *, table: str, readers: int) -> Iterator[list[subprocess
             process.communicate(timeout=HANG_S)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 @each("version", OLDER)
 def test_a_file_is_brought_up_while_processes_of_its_version_read_it(tmp_path: Path, version: int) -> None:
@@ -169,6 +170,7 @@ def test_a_file_is_brought_up_while_processes_of_its_version_read_it(tmp_path: P
     assert is_all_there(path)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 def test_a_kill_at_any_statement_of_the_way_up_leaves_the_old_version_whole(tmp_path: Path) -> None:
     """Proves from the first version on: killed before its last statement, the file is the old one, else the new one; either is

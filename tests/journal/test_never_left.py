@@ -275,6 +275,7 @@ class NeverLeaves:
         raise AssertionError("it was never entered")
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:wire")
 async def test_ledger_is_what_the_lab_received_beside_refused_and_hanging_connections() -> None:
     """Property: seeded schedules of faults, limits and connections that never come up; journal, ledger, counts and money."""

@@ -268,6 +268,7 @@ def test_a_prices_file_that_cannot_be_used_is_named(content: bytes, said: str, t
     assert str(file) in str(caught.value) and said in str(caught.value)
 
 
+@pytest.mark.costly
 def test_the_package_is_imported_when_a_price_is_asked_for() -> None:
     """0.3 s and 50 MB are not paid by who needs no price: not at import, and not for a model with a price of the user's."""
     code = (

@@ -184,6 +184,7 @@ def test_each_way_to_be_served_has_its_source_and_holds_for_own_rows() -> None:
     assert elsewhere is not None and elsewhere.terms == ()
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:served")
 def test_at_most_ten_fields_make_an_amount_at_least(corpus: Path) -> None:
     """Over all recordings only those that are listed do, each with its reason."""

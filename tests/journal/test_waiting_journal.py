@@ -125,6 +125,7 @@ async def run_held_at(number: int | None, place: Place) -> Waited:
     return Waited(result, await other, seen)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 async def test_a_run_waits_for_its_journal_at_any_write_while_another_goes_on(place: Place) -> None:
     """Proves: wherever in a turn the database is not free, another run of the process begins and ends meanwhile; then the turn
@@ -138,6 +139,7 @@ async def test_a_run_waits_for_its_journal_at_any_write_while_another_goes_on(pl
             assert sorted(kinds(place.journal, waited.result)) == sorted(expected), number
 
 
+@pytest.mark.costly
 @pytest.mark.promise("end:budget")
 async def test_a_run_waits_for_its_budget_in_a_journal_while_another_goes_on(
     place: Place, monkeypatch: pytest.MonkeyPatch
@@ -178,6 +180,7 @@ async def test_a_run_waits_for_its_budget_in_a_journal_while_another_goes_on(
         assert budget.left == MaxRequests(5)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 async def test_words_and_answers_do_not_wait_and_are_written_behind(place: Place) -> None:
     """`say` and `asking.keep` come back while the database is held; once it is free both are recorded, in order, and the
@@ -204,6 +207,7 @@ async def test_words_and_answers_do_not_wait_and_are_written_behind(place: Place
     assert written.index("MessageArrived") < written.index("AskAnswered") < written.index("Asked")
 
 
+@pytest.mark.costly
 @pytest.mark.promise("wait:cancel", "keep:crash")
 async def test_a_run_that_is_cancelled_while_its_journal_waits_is_recorded_as_cancelled(place: Place) -> None:
     """The cancel comes behind the write that waits: what was recorded stands in order, and nothing more is sent."""
@@ -252,6 +256,7 @@ def test_runs_of_two_loops_wait_each_in_its_own(tmp_path: Path) -> None:
     assert texts == ["Done.", "Done."]
 
 
+@pytest.mark.costly
 async def test_runs_that_wait_for_one_server_share_its_limit(own_postgres: PostgresServer) -> None:
     """Five runs of a server that says nothing: those that stand behind the first end with it, and not one limit after the
     other."""

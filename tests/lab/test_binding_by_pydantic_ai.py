@@ -150,6 +150,7 @@ CONVERSATIONS: Mapping[str, tuple[Conversation, tuple[ScriptedStep, ...], int]] 
 }
 
 
+@pytest.mark.costly
 @pytest.mark.promise("step:bound-thinking")
 @each("name", CONVERSATIONS)
 async def test_the_judge_takes_what_an_agent_library_sends_back(name: str) -> None:

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DRAWN: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "draw_caches.py"))
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:cached")
 @each("provider", DRAWN["PROVIDERS"])
 def test_a_turn_of_twenty_steps_pays_for_what_is_new(provider: str) -> None:
@@ -33,11 +34,13 @@ def test_a_turn_of_twenty_steps_pays_for_what_is_new(provider: str) -> None:
     assert found.most_marks == (0 if not asked else 3 if "models" in provider else 4)
 
 
+@pytest.mark.costly
 def test_the_page_has_the_figures_of_the_command() -> None:
     page = (ROOT / "docs" / "billing.md").read_text(encoding="utf-8")
     assert "\n".join(DRAWN["table"]()) in page, "run python scripts/draw_caches.py --write"
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:cached")
 @pytest.mark.parametrize(("steps", "parallel"), [(120, 1), (60, 4)])
 async def test_after_results_are_shortened_no_more_is_read_anew_than_must_be(steps: int, parallel: int) -> None:

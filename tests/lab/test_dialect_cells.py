@@ -8,6 +8,7 @@ from turnwise.lab.strict.dialects import builtin_dialects
 REFUSED: frozenset[tuple[str, str]] = frozenset()  # rows and kinds that are known to be refused, each with its reason
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:dialect")
 async def test_no_server_refuses_what_the_library_sends() -> None:
     """Proves: all ten kinds of request pass the judge of each server and the family's own. `python -m lab.dialect_cells` prints

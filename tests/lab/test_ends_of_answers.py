@@ -149,6 +149,7 @@ def cells(family: str, *, held: Held, stream: bool, end: End, row: Row, gateway:
     return found
 
 
+@pytest.mark.costly
 @pytest.mark.promise("wait:retry", "wait:stream", "bill:wire")
 @each("family", FAMILIES)
 @each(("held", "stream"), WAYS, meeting="each")
@@ -181,6 +182,7 @@ async def test_the_library_does_what_the_table_says(family: str, held: Held, str
     assert dict(await asyncio.gather(*[try_one(end, one) for end, one in trying])) == expected
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:every-case", "bill:wire")
 @each("family", FAMILIES)
 @each(("held", "stream"), WAYS, meeting="each")

@@ -81,6 +81,7 @@ async def played(seed: int) -> tuple[Ended, Limit | None, RetryPolicy]:
     return ended, limits, policy
 
 
+@pytest.mark.costly
 @pytest.mark.promise("wait:retry", "wait:stream", "end:reason", "end:never-empty")
 @each("batch", range(BATCHES))
 async def test_every_schedule_ends_in_time_with_an_answer_or_a_reason(batch: int) -> None:

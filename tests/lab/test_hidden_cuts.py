@@ -49,6 +49,7 @@ def results_of(result: RunResult) -> list[str]:
     return ["".join([one.text for one in part.content if isinstance(one, Text)]) for part in parts]
 
 
+@pytest.mark.costly
 @pytest.mark.promise("cut:never-run", "cut:named", "cut:split")
 @each("told", FALSE_WORDS)
 @each(("family", "stream"), WAYS)
@@ -78,6 +79,7 @@ async def test_a_model_that_insists_under_a_hidden_cap_is_bounded(family: str, s
     assert all(f"({CAP:,} tokens)" in text for text in results_of(result)[:6])
 
 
+@pytest.mark.costly
 @pytest.mark.promise("cut:never-run")
 @each(("family", "stream"), WAYS)
 async def test_reasoning_that_is_counted_hides_no_cut(family: str, stream: bool, tmp_path: Path) -> None:

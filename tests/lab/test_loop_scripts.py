@@ -112,6 +112,7 @@ def test_a_retry_after_cut_attempts_runs(name: str, ran: int) -> None:
     assert (heard.ran, heard.requests, heard.ends) == (ran, SCRIPTS[name].requests, None)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("cut:continued", "cut:split")
 @each(("family", "stream"), WAYS)
 @each("limit", [2000, 8000])

@@ -148,6 +148,7 @@ def working(number: int) -> list[Part]:
     return [Reasoning(f"Step {number}: hm."), Text(f"Looking at {number}."), *calls[: 1 + number % 4]]
 
 
+@pytest.mark.costly
 @pytest.mark.promise("step:prefix-stable", "end:forced-answer")
 @pytest.mark.parametrize("stream", [True, False])
 @each_endpoint

@@ -73,6 +73,7 @@ def writers(writes: Writes, *, size: int) -> list[Writer]:
 SIZES: dict[Writes, int] = {"file": 400, "two-files": 300, "patch": 1800}
 
 
+@pytest.mark.costly
 @pytest.mark.promise("cut:continued", "cut:never-run")
 @pytest.mark.parametrize("writes", SIZES)
 def test_a_cut_at_every_byte_is_joined_to_what_was_meant(writes: Writes) -> None:

@@ -261,6 +261,7 @@ class Session:
         return self.messages[-1]
 
 
+@pytest.mark.costly
 @pytest.mark.promise("cut:budget")
 @pytest.mark.parametrize("family", spread(FAMILIES, one_of=2, name="three hundred steps"))
 def test_three_hundred_steps_under_a_small_window_never_overflow(family: str) -> None:

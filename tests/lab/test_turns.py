@@ -79,6 +79,7 @@ async def test_read_edit_answer_takes_three_requests_and_parallel_calls_two(
         assert (result.requests, result.complete) == (2, True)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("end:cap", "end:forced-answer", "end:never-empty")
 @pytest.mark.parametrize(("family", "stream"), spread(WAYS, one_of=3, name="scripts that go on"))
 async def test_every_script_that_goes_on_ends_with_an_answer(family: str, stream: bool, tmp_path: Path) -> None:

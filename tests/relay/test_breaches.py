@@ -89,6 +89,7 @@ def kinds_of(name: str) -> set[str]:
     return {kind for kind in found if kind is not None} | ELSEWHERE.get(name, frozenset())
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:told")
 def test_each_kind_of_repair_has_a_rule_and_each_rule_a_kind() -> None:
     """Proves: a report has a sentence for whatever the gateway tells, and none that nothing leads to."""
@@ -97,6 +98,7 @@ def test_each_kind_of_repair_has_a_rule_and_each_rule_a_kind() -> None:
     assert set(BREACHES) - produced == set()
 
 
+@pytest.mark.costly
 def test_places_without_a_literal_are_still_there() -> None:
     """Proves: what ELSEWHERE lists is used, so that it cannot hide a kind that is gone."""
     without = {name for name in files() if None in set(given_kinds(name))}

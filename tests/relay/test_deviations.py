@@ -25,6 +25,7 @@ AS_IT_COMES = RelayRules(heals=False, continues="off")
 SCRIPTS = tuple([name for name in builtin_scripts() if not name.startswith(("loop-", "never-", "poll-", "script-"))])
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:told")
 @each("script", spread(SCRIPTS, one_of=2, name="changed streams"))
 def test_whatever_the_gateway_changes_in_a_stream_is_told(script: str) -> None:
@@ -127,6 +128,7 @@ def test_a_stream_of_deviations_is_told_within_a_bound() -> None:
     assert told.count("index_shared") == MOST_TOLD
 
 
+@pytest.mark.costly
 def test_recorded_streams_deviate_only_where_their_providers_are_known_for_it(corpus: Path) -> None:
     """Proves: of all recorded streams of the four families these are told, and no healthy one."""
     found: Counter[tuple[str, str]] = Counter()

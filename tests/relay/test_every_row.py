@@ -153,6 +153,7 @@ def words_of(request: Request) -> Iterator[bytes]:
                     pass
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:dialect")
 @each("row", builtin_dialects())
 def test_no_server_refuses_a_kind_of_request_whatever_the_tools(row: str) -> None:

@@ -56,6 +56,7 @@ def work(stream: bytes, *, upstream: FamilyName, client: FamilyName) -> int:
     return calls
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:bounded")
 @each(
     ("upstream", "client", "manner"),
@@ -76,6 +77,7 @@ def test_an_answer_of_twice_as_many_calls_costs_twice_as_much(
     assert many < 2.2 * few
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:bounded")
 @pytest.mark.parametrize("upstream", spread(FAMILIES, one_of=2, name="too many calls"))
 def test_a_stream_of_too_many_calls_is_not_read_to_its_end(upstream: FamilyName) -> None:

@@ -133,6 +133,7 @@ def is_within(path: list[str], told: list[str]) -> bool:
     return all(word in rest for word in told)
 
 
+@pytest.mark.costly
 @each(("source", "target"), spread(PAIRS, one_of=3, name="each documented field is "))
 def test_each_documented_field_is_carried_refused_or_told(source: str, target: str) -> None:
     """The vendors' own types say which fields there are. A field that is set and makes no difference was dropped in silence."""
@@ -153,6 +154,7 @@ def test_each_exception_is_a_documented_field(source: str) -> None:
     assert [pattern for pattern in SILENT[source] if not any(re.fullmatch(pattern, path) for path in paths)] == []
 
 
+@pytest.mark.costly
 @each(("source", "target"), spread(PAIRS, one_of=3, name="the walk reaches what is "))
 def test_the_walk_reaches_what_is_carried_told_and_refused(source: str, target: str) -> None:
     """A walk whose bodies are all refused would prove nothing."""
@@ -182,6 +184,7 @@ def test_what_its_own_api_takes_the_other_api_takes_from_the_gateway(source: str
     assert judged >= 15
 
 
+@pytest.mark.costly
 @each(("source", "target"), spread(PAIRS, one_of=3, name="no documented item become"))
 def test_no_documented_item_becomes_an_empty_message(source: str, target: str) -> None:
     """Proves: whatever stands in a history, by the vendors' own types, never goes up as an assistant's message that says nothing.

@@ -184,6 +184,7 @@ def places(stream: bytes, *, step: int) -> Iterator[int]:
     yield from [at for at in range(begins, end + 1) if (at - begins) % step == 0 or at - begins < 8 or end - at < 6]
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:every-case")
 @each("rules", RULES)
 @each("name", FAMILIES, meeting="each")
@@ -207,6 +208,7 @@ def test_an_answer_cut_at_any_byte_of_its_last_event_is_whole_or_one_error(name:
                 )
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:every-case")
 @each("rules", ["default", "retry = 0"])
 @each("client", FAMILIES)
@@ -222,6 +224,7 @@ def test_so_is_one_for_a_client_of_another_family(upstream: str, client: str, ru
             )
 
 
+@pytest.mark.costly
 @pytest.mark.promise("heal:every-case")
 @each("rules", ["default", "retry = 0", "heal = false"])
 @each("name", FAMILIES, meeting="each")

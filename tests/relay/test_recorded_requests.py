@@ -92,6 +92,7 @@ def test_recorded_requests_are_taken_by_every_family_or_refused_by_name(corpus: 
     }
 
 
+@pytest.mark.costly
 def test_each_refusal_that_is_listed_was_seen(corpus: Path) -> None:
     """The list does not outlive its reasons."""
     seen: dict[str, set[str]] = {family: set() for family in FAMILIES}

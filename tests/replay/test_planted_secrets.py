@@ -63,6 +63,7 @@ def test_planted_secrets_of_public_shapes_are_replaced() -> None:
     assert stays == STAY
 
 
+@pytest.mark.costly
 def test_ordinary_text_is_rarely_taken_for_a_secret() -> None:
     """The pages of this project and the source of its library, which are not about secrets."""
     paths = [

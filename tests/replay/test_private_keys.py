@@ -62,6 +62,7 @@ def test_the_same_key_in_one_line_and_in_pieces_is_replaced() -> None:
     assert finder.hidden(line).startswith("deploy/keys/production/server.pem ")
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:replay")
 @given(st.text(alphabet="ab/_:|>+$ 0", max_size=40), st.text(alphabet="$ \\n\"+,'", max_size=6), st.integers(0, 3))
 def test_any_prefix_hides_no_line_and_json_may_change_places(prefix: str, suffix: str, levels: int) -> None:

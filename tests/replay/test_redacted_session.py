@@ -91,6 +91,7 @@ def assert_hidden_alike(session: RecordedSession, *, name: str) -> int:
     return hidden.secrets
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:replay")
 def test_sessions_with_keys_in_them_replay_alike_with_stand_ins() -> None:
     """Proves: of sessions of every kind with a key in any spelling in them, each command with stand-ins is the command of the

@@ -268,6 +268,7 @@ ABOUT_KEYS = re.compile(
 )
 
 
+@pytest.mark.costly
 def test_the_source_text_of_this_repository_has_no_keys_but_where_it_is_about_them() -> None:
     """Proves: what is replaced in some hundred files of code stands in a line about keys."""
     searched = 0

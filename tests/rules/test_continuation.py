@@ -122,6 +122,7 @@ def continued(wanted: str, *, kind: PartialKind, cut_at: int, per_reply: int, ho
                 return None
 
 
+@pytest.mark.costly
 @pytest.mark.promise("cut:continued")
 @settings(max_examples=examples(900))
 @given(
@@ -172,6 +173,7 @@ def test_stitched_text_is_the_wanted_one_or_none(*, seed: int, pieces: int, how:
         assert got in (wanted, None)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("cut:continued")
 @each("how", [how for how in MISBEHAVIOURS if how not in ("ignores", "nothing", "talks-inline")])
 def test_what_shows_the_seam_is_joined_at_any_cut(how: str) -> None:
@@ -182,6 +184,7 @@ def test_what_shows_the_seam_is_joined_at_any_cut(how: str) -> None:
         assert got == wanted
 
 
+@pytest.mark.costly
 def test_the_shown_part_ends_at_no_bad_place() -> None:
     """Proves: never inside an escape or a pair of surrogates, never beside a space, and the held part stands there once."""
     wanted = arguments_of(wanted_text(3, pieces=120), ascii=True, nested=False)

@@ -90,6 +90,7 @@ def outcome(wanted: str, *, cut_at: int, per_reply: int, habits: tuple[Habit, ..
     raise AssertionError("it does not end")
 
 
+@pytest.mark.costly
 @pytest.mark.promise("cut:continued", "cut:never-run")
 @each("habits", HABITS, ids=lambda habits: "-".join(habits) or "obeys")
 @each("content", CONTENTS)
@@ -114,6 +115,7 @@ def test_that_is_ten_thousand_cases() -> None:
     assert len(HABITS) * len(CONTENTS) * CUTS >= 10_000
 
 
+@pytest.mark.costly
 @pytest.mark.promise("cut:continued")
 @each("content", ["prose", "code", "compact_json", "indented_json", "latex", "windows_paths", "csv", "html"])
 @each("habits", SAFE, ids=lambda habits: "-".join(habits) or "obeys")

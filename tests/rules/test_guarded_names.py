@@ -85,6 +85,7 @@ def test_what_is_both_is_secret_to_readers_and_guarded_from_writers() -> None:
     assert guard_of(fact, access="read") == guard_of(fact, access="write") == "secret"
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:named")
 def test_there_is_no_second_table() -> None:
     """A fact stands once: no other file of the house lists two names of secrets, or three of what runs later, in one constant or

@@ -343,6 +343,7 @@ pieces = st.one_of(
 odd_histories = st.lists(pieces, max_size=4).map(lambda found: tuple([message for piece in found for message in piece]))
 
 
+@pytest.mark.costly
 @pytest.mark.promise("step:history-healed")
 @settings(max_examples=examples(1000), deadline=None, derandomize=True)
 @given(

@@ -86,6 +86,7 @@ def written_paths(draw: st.DrawFn) -> tuple[str, str]:
     return root + written, os.path.normpath(home + meant + below)
 
 
+@pytest.mark.costly
 @settings(max_examples=examples(1500), deadline=None, derandomize=True)
 @given(pair=written_paths())
 @example(pair=("customers//**", "/w/customers/a.csv"))

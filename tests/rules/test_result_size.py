@@ -53,6 +53,7 @@ def test_a_picture_in_an_old_result_is_named_in_its_place() -> None:
     )
 
 
+@pytest.mark.costly
 @given(st.lists(st.text(max_size=6_000), min_size=1, max_size=4), st.integers(0, 4_000))
 def test_shortened_results_keep_their_limit_and_shortening_ends(texts: list[str], limit: int) -> None:
     """Within the limit and a note for each text; never longer than before; ids stay."""

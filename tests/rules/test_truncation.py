@@ -233,6 +233,7 @@ def test_usage_tells_of_no_call_that_fits_and_of_no_text() -> None:
     assert found(spent(msgspec.structs.replace(MISSES, state=ArgumentsState.LOST))) is None
 
 
+@pytest.mark.costly
 def test_no_recorded_response_has_spent_tokens_that_nobody_sees(corpus: Path) -> None:
     """Proves: of all recorded streams, sealed reasoning included."""
     assert [row.file for row in rows(corpus) if spent_unseen(decode(row))] == []

@@ -85,6 +85,7 @@ def by_model(spans: list[SeenSpan]) -> dict[str, SeenSpan]:
     return {span.name: span for span in spans}
 
 
+@pytest.mark.costly
 def test_the_spans_of_a_gateways_process_join_the_trace_of_its_clients(tmp_path: Path) -> None:
     """Issue 22: by `traceparent`; one that is malformed, or comes twice, begins a trace of its own. Nothing of a client's trace
     or baggage goes upstream, no prompt is in a span, and the last spans are sent though the gateway is told to end."""
@@ -112,6 +113,7 @@ def test_the_spans_of_a_gateways_process_join_the_trace_of_its_clients(tmp_path:
     assert b"the-prompts-own-words" not in bodies
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("processor", ["Broken()", "Hanging()"])
 def test_a_broken_exporter_harms_no_request_of_a_gateway(tmp_path: Path, processor: str) -> None:
     """One that raises, at a span's start or end, or never returns: clients get their answers, the log has one line of it without

@@ -73,6 +73,7 @@ def test_the_environment_switches_telemetry_on() -> None:
         telemetry_of({"TURNWISE_TELEMETRY": "yes"})
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "words", ["run -m openai:gpt-5 Hello.", "acp -m openai:gpt-5", "gateway --upstream openai:gpt-5"]
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from terminal.forking import ending_the_fork_server
 from terminal.running import Cli, end_what_is_left, running_lab, script
 from turnwise.lab import Lab
 from turnwise.wire.profiles import builtin_profiles
@@ -96,6 +97,12 @@ json = '{"type":"web_search_call","id":"ws_1","status":"completed"}'
 )
 KEY = "sk-test-1234567890abcdef"
 LEAKY = script("leaky", f'[[steps]]\nfault = {{ kind = "status", status = 401, message = "wrong key {KEY} for you" }}')
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fork_server_ends() -> Iterator[None]:
+    with ending_the_fork_server():
+        yield
 
 
 @pytest.fixture(scope="session")

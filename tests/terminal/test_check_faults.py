@@ -100,6 +100,7 @@ def test_every_malformed_script_has_a_name_that_the_table_explains() -> None:
     assert set(NAMED.values()) <= MEANINGS.keys()
 
 
+@pytest.mark.costly
 @each("name", NAMED)
 async def test_each_malformed_script_is_named(name: str) -> None:
     """Proves: `check` says of each of them what is wrong, whatever it asked."""

@@ -41,6 +41,7 @@ def test_a_shell_completes_words_and_models(folder: Path, words: str, at_word: i
     assert any(word.startswith(found) for word in completed(words, at_word=at_word, folder=folder))
 
 
+@pytest.mark.costly
 def test_a_shell_completes_sessions_and_makes_no_journal(cli: Cli, lab: Lab, folder: Path, tmp_path: Path) -> None:
     assert completed("turnwise run --session ", at_word=3, folder=folder) == []
     assert not (tmp_path / "state").exists()

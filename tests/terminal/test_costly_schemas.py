@@ -53,6 +53,7 @@ def status_of(gateway: ServedGateway, body: dict[str, Any]) -> int:
     return gateway.ask("/v1/chat/completions", body).status
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_gateway_answers_others_while_it_is_sent_costly_schemas(lab: Lab, tmp_path: Path, number: int) -> None:
     """Proves: with references doubled on 40 levels `/healthz` was dead, and SIGTERM and SIGINT without effect."""

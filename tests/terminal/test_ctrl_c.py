@@ -123,6 +123,7 @@ def options(state: str) -> tuple[str, ...]:
     return ALLOWED if "tool" in state else ()
 
 
+@pytest.mark.costly
 @pytest.mark.promise("wait:cancel", "step:every-call-answered")
 @pytest.mark.parametrize("state", STATES)
 def test_ctrl_c_ends_a_run_with_130_and_nothing_is_left(lab: Lab, folder: Path, cli: Cli, state: str) -> None:
@@ -141,6 +142,7 @@ def test_ctrl_c_ends_a_run_with_130_and_nothing_is_left(lab: Lab, folder: Path, 
     assert lab.requests[-1].status == 200
 
 
+@pytest.mark.costly
 @pytest.mark.promise("wait:cancel")
 @pytest.mark.parametrize("state", STATES)
 def test_ctrl_c_in_a_session_ends_the_turn_and_the_next_one_goes_on(lab: Lab, folder: Path, state: str) -> None:
@@ -169,6 +171,7 @@ def test_ctrl_c_in_a_session_ends_the_turn_and_the_next_one_goes_on(lab: Lab, fo
     assert lab.requests[-1].status == 200
 
 
+@pytest.mark.costly
 @pytest.mark.promise("wait:cancel")
 def test_ctrl_c_twice_in_a_session_ends_it_at_once(lab: Lab, folder: Path) -> None:
     """Exit code 130, no traceback, no process left. A turn stops within a second: where the second Ctrl-C finds the prompt
@@ -215,6 +218,7 @@ def test_ctrl_c_twice_at_an_empty_prompt_leaves(lab: Lab, folder: Path) -> None:
         assert person.is_cooked()
 
 
+@pytest.mark.costly
 @pytest.mark.promise("wait:cancel")
 @pytest.mark.parametrize("args", [("run", "Go."), ()], ids=["run", "session"])
 def test_a_terminal_that_goes_away_leaves_nothing_behind(

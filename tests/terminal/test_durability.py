@@ -64,6 +64,7 @@ def traced(folder: Path, *args: str, to: Path) -> Calls:
     return Calls(to.read_text(errors="replace").splitlines())
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 @pytest.mark.parametrize("durability", ["full", "normal"])
 def test_full_durability_syncs_a_start_before_what_it_starts(folder: Path, tmp_path: Path, durability: str) -> None:

@@ -197,6 +197,7 @@ def test_sub_agents_are_told_too(cli: Cli, lab: Lab) -> None:
     assert child.endswith("</environment>\n\ndo it") and "Go." not in child
 
 
+@pytest.mark.costly
 def test_an_interactive_session_is_told_once(lab: Lab, folder: Path) -> None:
     """Two turns at a terminal; what the person sees has nothing of it."""
     with at_terminal(*at(lab, "plain-answer"), cwd=folder) as person:

@@ -105,6 +105,7 @@ def a_provider() -> Iterator[str]:
     thread.join()
 
 
+@pytest.mark.costly
 def test_no_text_from_outside_makes_a_line_of_its_own(folder: Path, cli: Cli, url: str, tmp_path: Path) -> None:
     """Proves: names of files, branches, tools, models, sessions, servers and settings, and a provider's words, stay in the line
     that tells them. Found: the answer of a failed run, `check`, `compare`, `decode` and `usage --csv` had others."""

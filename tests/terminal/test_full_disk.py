@@ -79,6 +79,7 @@ def judge(ran: Ran, *, sent: int) -> str:
     return "ended"
 
 
+@pytest.mark.costly
 @pytest.mark.promise("end:reason", "bill:wire", "keep:crash")
 def test_a_full_disk_in_mid_turn_ends_with_a_result(greedy: Path, tmp_path: Path) -> None:
     """A real one (a small tmpfs): too small for the journal, full in the middle of the turn, and nearly full."""
@@ -94,6 +95,7 @@ def test_a_full_disk_in_mid_turn_ends_with_a_result(greedy: Path, tmp_path: Path
     assert ends >= {"not begun", "ended"}
 
 
+@pytest.mark.costly
 @pytest.mark.promise("end:reason", "bill:wire", "keep:crash")
 def test_a_journal_past_the_size_that_a_file_may_have_ends_the_turn(greedy: Path, cli: Cli) -> None:
     """Another refusal of the system's (EFBIG, `disk I/O error` to SQLite); afterwards the session goes on."""
@@ -112,6 +114,7 @@ def test_a_journal_past_the_size_that_a_file_may_have_ends_the_turn(greedy: Path
     assert ended
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 @pytest.mark.parametrize(("free_kb", "code", "gone"), [(0, 2, 0), (160, 1, 2), (1500, 0, 3)])
 def test_a_prune_on_a_full_disk_says_what_is_gone_and_leaves_the_rest_whole(
@@ -155,6 +158,7 @@ def test_a_prune_on_a_full_disk_says_what_is_gone_and_leaves_the_rest_whole(
         assert "1 session not deleted" in ran.stderr
 
 
+@pytest.mark.costly
 def test_a_state_folder_that_is_read_only_is_told_before_anything_is_sent(
     lab: Lab, folder: Path, tmp_path: Path
 ) -> None:
@@ -187,6 +191,7 @@ def test_an_output_that_is_full_says_what_was_sent(lab: Lab, folder: Path, cli: 
     assert (ran.code, session["status"], f"{lab.count()} ") == (1, "done", sent[:2])
 
 
+@pytest.mark.costly
 @pytest.mark.promise("bill:wire")
 @pytest.mark.parametrize("args", [(), ("--json",)], ids=["for people", "JSON"])
 def test_an_answer_to_a_closed_output_is_not_exit_code_0(lab: Lab, folder: Path, args: tuple[str, ...]) -> None:
@@ -226,6 +231,7 @@ def test_json_lines_are_whole_though_standard_error_is_full(lab: Lab, folder: Pa
     )  # nobody was asked
 
 
+@pytest.mark.costly
 def test_files_that_cannot_be_written_are_results_for_the_model(folder: Path, tmp_path: Path) -> None:
     """A full workspace, a full state folder, a full temporary folder: the tools say so, and the turn ends with an answer."""
     bwrap = sandbox_called("bubblewrap").program

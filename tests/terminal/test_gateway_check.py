@@ -105,6 +105,7 @@ def test_a_gateway_with_one_model_is_asked_for_that(cli: Cli, lab: Lab, served: 
     assert lab.provider.playing is None
 
 
+@pytest.mark.costly
 def test_the_command_starts_a_lab_of_its_own(cli: Cli, tmp_path: Path, closed_port: int) -> None:
     """At the port that the setting of the gateway names."""
     with served_gateway(tmp_path, upstream=f"http://127.0.0.1:{closed_port}/v1") as served:
@@ -137,6 +138,7 @@ def test_a_wrong_address_and_another_upstream_are_said(cli: Cli, lab: Lab, serve
     assert "this lab was not asked: another one is the upstream" in ran.complaints()[0]
 
 
+@pytest.mark.costly
 def test_the_gateways_key_is_sent_and_never_shown(
     cli: Cli, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +172,7 @@ def test_wrong_use_is_one_line(line: list[str], said: str, cli: Cli) -> None:
     assert said in ran.complaints()[0]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
 def test_a_check_that_waits_can_be_stopped(number: signal.Signals, code: int, tmp_path: Path, closed_port: int) -> None:
     """It says what it waits for, and after the signal that nothing was asked."""

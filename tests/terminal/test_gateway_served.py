@@ -59,6 +59,7 @@ def served(lab: Lab, tmp_path: Path) -> Iterator[Served]:
     found.process.communicate(timeout=HANG_S)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_gateway_tells_its_address_serves_and_ends_with_0(served: Served, number: signal.Signals) -> None:
     """`--port 0 --json`: one line with the address that was taken; issue 19."""

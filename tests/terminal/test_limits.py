@@ -45,6 +45,7 @@ def test_the_folder_limits_where_the_command_line_does_not(cli: Cli, lab: Lab, f
     assert cli("run", "Go.", "--json", "--continue", *at(lab, "never-stops")).events()[-1]["requests"] == 4
 
 
+@pytest.mark.costly
 @pytest.mark.promise("end:budget")
 def test_tool_calls_are_limited_by_the_command_line_a_file_and_the_session(cli: Cli, lab: Lab, folder: Path) -> None:
     """A response asks for one call; the answer's request comes on top."""

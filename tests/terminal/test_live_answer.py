@@ -75,6 +75,7 @@ def letters(text: str) -> Counter[str]:
     return Counter([char for char in text if char.isalpha()])
 
 
+@pytest.mark.costly
 @settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(pieces=PIECES, cut=st.integers(1, 9))
 def test_an_answer_looks_the_same_however_it_comes(pieces: list[str], cut: int) -> None:
@@ -198,6 +199,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:seen")
 @each("name", HOSTILE)
 def test_hostile_text_does_not_drive_the_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

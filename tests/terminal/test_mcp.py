@@ -556,6 +556,7 @@ def test_a_projects_file_for_another_program_does_not_stop_list_and_test(cli: Cl
     assert "no MCP server `s`; there are `ok`" in ran.err
 
 
+@pytest.mark.costly
 def test_without_the_extra_commands_say_what_is_missing_and_a_run_goes_on(mcp_lab: Lab, tmp_path: Path) -> None:
     """`add` and `doctor` name the package. A run answers without the server, and notes why; nothing is imported by accident."""
     block = tmp_path / "block"

@@ -41,6 +41,7 @@ def read_until(process: Process, text: str) -> str:
     raise AssertionError(f"`{text}` never came: {lines}")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.promise("wait:cancel", "end:reason")
 def test_a_signal_during_the_stream_ends_the_turn_with_130(
@@ -78,6 +79,7 @@ def test_ctrl_c_during_a_tool_stops_it_and_answers_its_call(lab: Lab, folder: Pa
     assert not is_running(pid)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("wait:cancel")
 def test_ctrl_c_twice_ends_at_once_and_quietly(lab: Lab, folder: Path, cli: Cli) -> None:
     """Even where a command ignores signals: exit code 130, no traceback, and the session says how it ended."""
@@ -126,6 +128,7 @@ def test_ctrl_c_while_turnwise_is_loaded_is_quiet(lab: Lab, folder: Path) -> Non
     assert end(process).code == 130
 
 
+@pytest.mark.costly
 @pytest.mark.promise("end:reason")
 def test_killed_in_mid_stream_the_session_is_shown_and_goes_on(lab: Lab, folder: Path, cli: Cli) -> None:
     """`kill -9`, then `sessions list`, `sessions show` and `run --continue`: the turn that was left goes on, then the prompt."""
@@ -152,6 +155,7 @@ def test_a_session_that_is_running_is_not_gone_on_with(lab: Lab, folder: Path, c
     assert (end(process).code, lab.count()) == (130, 1)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
 @pytest.mark.promise("step:every-call-answered", "step:history-healed")
 def test_killed_in_the_middle_of_a_tool_the_call_is_answered_as_uncertain(
@@ -175,6 +179,7 @@ def test_killed_in_the_middle_of_a_tool_the_call_is_answered_as_uncertain(
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("command", ["run", "sessions"])
 def test_a_closed_pipe_ends_quietly(lab: Lab, folder: Path, cli: Cli, command: str) -> None:
     """`| head`: nothing on standard error, exit code 1, and the turn ends with a reason."""
@@ -198,6 +203,7 @@ def test_a_full_disk_is_one_line(folder: Path) -> None:
     assert (ran.code, ran.err) == (1, "turnwise: input or output failed: No space left on device\n")
 
 
+@pytest.mark.costly
 def test_standard_streams_that_are_closed_or_ascii_do_no_harm(lab: Lab, folder: Path) -> None:
     """`<&-`, `>&-` (whose answer is lost: exit code 1) and a terminal without UTF-8."""
     for closed in ("<&-", ">&-"):
@@ -232,6 +238,7 @@ def waiting_lab() -> Iterator[Lab]:
         yield lab
 
 
+@pytest.mark.costly
 def test_on_a_terminal_the_spinner_never_mixes_with_text(waiting_lab: Lab, folder: Path) -> None:
     """What stays on the screen are the whole lines of the model, the calls and the counts, in order. The command ends when the
     spinner has been seen."""

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from terminal.running import Cli, at, running_lab
 from turnwise.lab.script import load_scripts
 
@@ -10,6 +12,7 @@ SCRIPTS = load_scripts(Path(__file__).parents[1] / "lab" / "room")
 SMALL = ("--context-window", "32000", "--max-output-tokens", "4000", "--max-steps", "120")
 
 
+@pytest.mark.costly
 def test_each_summary_is_named_and_the_session_goes_on_from_it(cli: Cli, folder: Path) -> None:
     """`--json` and `sessions show` say as many requests of purpose `compact` as the lab was asked for summaries; all messages
     are shown; the next run begins with the summary, and knows the first message."""

@@ -62,6 +62,7 @@ def reads_all(ran: Ran) -> None:
     assert [event["title"] for event in ran.events()] == ["second", "first"]
 
 
+@pytest.mark.costly
 def test_a_read_only_file_system_is_read(lab: Lab, folder: Path, kept: Path) -> None:
     """Proves: list, show and usage need nothing that can be written; a run says before it sends that it does."""
     state = str(kept.parent)
@@ -96,6 +97,7 @@ def test_a_log_that_a_kill_left_is_read_in_a_read_only_folder(folder: Path, kept
     assert "`: nothing can be written beside it, so a copy is read\n" in ran.err
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 @pytest.mark.parametrize("mode", [0o444, 0o644])
 def test_a_folder_of_another_users_is_told(lab: Lab, folder: Path, kept: Path, mode: int) -> None:
@@ -117,6 +119,7 @@ def test_a_folder_of_another_users_is_told(lab: Lab, folder: Path, kept: Path, m
     assert files_of(kept) == before
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("error", [errno.ENOLCK, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS])
 def test_a_file_system_without_locks_is_named(lab: Lab, folder: Path, kept: Path, error: int) -> None:
     """Proves: a run says that the file system takes no locks, and not that somebody holds the journal; readers take a copy.

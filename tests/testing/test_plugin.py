@@ -97,6 +97,7 @@ def test_exempt_passes():
 '''
 
 
+@pytest.mark.costly
 def test_each_real_request_fails_its_test_and_is_named(pytester: pytest.Pytester) -> None:
     """A request of turnwise (also to a local model server, and while recording), a name, an address, a datagram, whoever asks,
     also where the program caught the error; loopback, scripts and exempt tests pass."""
@@ -126,6 +127,7 @@ def test_each_real_request_fails_its_test_and_is_named(pytester: pytest.Pytester
     ran.assert_outcomes(passed=4, failed=11, errors=1)
 
 
+@pytest.mark.costly
 def test_an_exemption_for_some_addresses_is_refused(pytester: pytest.Pytester) -> None:
     """The mark takes no arguments: one that looks narrower than it is would mislead."""
     pytester.makepyfile('import pytest\n@pytest.mark.real_requests("api.example.com")\ndef test_it(): pass')
@@ -134,6 +136,7 @@ def test_an_exemption_for_some_addresses_is_refused(pytester: pytest.Pytester) -
     assert "takes no arguments" in "\n".join([*ran.outlines, *ran.errlines])
 
 
+@pytest.mark.costly
 def test_it_never_loads_by_itself(pytester: pytest.Pytester) -> None:
     """Neither pytest nor turnwise nor its fakes switch it on."""
     pytester.makepyfile(

@@ -68,6 +68,7 @@ async def record(path: Path, *replies: Reply, asked: HttpRequest | None = None) 
             await pieces_of(recording, asked or request())
 
 
+@pytest.mark.costly
 @each("script", ["plain-answer", "cut-call", "writer-file", "limited-once", "fault-once-reset"])
 @each("stream", [True, False])
 @each("family", FAMILIES, meeting="each")

@@ -18,6 +18,7 @@ from turnwise.turn.machine import Turn, fold_session
 from turnwise.vocab import Message, StopReason, Text, text_of
 
 
+@pytest.mark.costly
 @pytest.mark.promise(
     "step:every-call-answered", "step:history-healed", "end:never-empty", "end:reason", "end:cap", "end:no-prefill"
 )
@@ -58,6 +59,7 @@ def test_a_turn_killed_anywhere_leaves_a_session_that_goes_on(started: TurnStart
         assert faults == ()
 
 
+@pytest.mark.costly
 @settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(first=starts, second=starts, data=st.data())
 def test_the_fold_of_two_turns_is_what_they_added(first: TurnStarted, second: TurnStarted, data: st.DataObject) -> None:

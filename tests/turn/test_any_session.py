@@ -62,6 +62,7 @@ def next_turn(
     return msgspec.structs.replace(plain, input=input, approvals=tuple(approvals))
 
 
+@pytest.mark.costly
 @pytest.mark.promise("step:every-call-answered", "keep:replay", "wait:ask")
 @settings(max_examples=examples(250), deadline=None, derandomize=True)
 @given(started=starts, policy=policies, data=st.data())

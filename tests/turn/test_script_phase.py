@@ -307,6 +307,7 @@ class Scripted(Judged):
             super().step()
 
 
+@pytest.mark.costly
 @settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(started=starts, data=st.data())
 def test_every_sequence_with_programs_ends_with_all_calls_answered(started: TurnStarted, data: st.DataObject) -> None:

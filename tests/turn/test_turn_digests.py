@@ -51,6 +51,7 @@ def differing(part: str, *, corpus: Path | None = None) -> tuple[list[str], list
     return [one.key for one in wrong], stale
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:replay")
 def test_a_sample_of_the_kept_sessions_leads_to_the_same_commands() -> None:
     """Proves: no command, no message of a session and no end differs by a byte from what the machine said when the digests were
@@ -101,6 +102,7 @@ def test_the_recordings_leave_nothing_but_digests() -> None:
         assert kept == {"turns": (), "is_tried": False}
 
 
+@pytest.mark.costly
 def test_a_seed_gives_the_session_that_is_kept_of_it() -> None:
     """Proves: writing is deterministic as long as the machine is the same: whatever was drawn before, and in any process."""
     for number, session in zip(range(12), make_part(SAMPLE, corpus=None), strict=False):

@@ -324,6 +324,7 @@ def test_recorded_streams_decode_to_what_is_expected(corpus: Path) -> None:
     assert compared >= 284
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:split-anywhere")
 def test_recorded_streams_decode_alike_however_they_are_cut(corpus: Path) -> None:
     """20 random splits each, and byte by byte where they are short."""

@@ -318,6 +318,7 @@ def test_no_body_makes_a_decoder_raise(name: str, draw: st.DataObject) -> None:
 ODD: tuple[Json, ...] = (GONE, None, True, 5, 1.5, 2**70, "q", "", "\ud800", [], ["q"], [["q"]], {}, {"q": []})
 
 
+@pytest.mark.costly
 @each("is_named", [True, False])
 @each("name", NAMES, meeting="each")
 def test_every_value_of_every_chunk_may_be_anything(name: str, is_named: bool) -> None:

@@ -60,6 +60,7 @@ def with_calls(corpus: Path, family: str) -> list[Row]:
     return [row for row in found if row.path.suffix == ".sse"][:STREAMS]
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:lost-piece")
 @pytest.mark.parametrize("family", ["anthropic_messages", "openai_chat", "openai_responses", "gemini"])
 def test_no_call_runs_with_arguments_that_lost_bytes_changed(made: Path, family: str) -> None:

@@ -49,6 +49,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:lost-piece")
 @pytest.mark.parametrize(("family", "shape"), SHAPES)
 def test_no_call_runs_that_an_unreadable_event_changed(
@@ -70,6 +71,7 @@ def test_no_call_runs_that_an_unreadable_event_changed(
     assert tried > 500, "there are 219 recorded streams of Chat with a call, and 88 of Anthropic"
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:lost-piece")
 @pytest.mark.parametrize(("family", "shape"), SHAPES)
 def test_no_call_runs_that_a_stray_line_break_changed(

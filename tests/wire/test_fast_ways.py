@@ -152,6 +152,7 @@ def streams_of_lab(family: str) -> Iterator[tuple[str, list[bytes]]]:
                 yield f"{name}, step {number}", list(outgoing.pieces)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:split-anywhere")
 @each_family
 def test_streams_of_the_lab_are_read_alike(family: Family) -> None:

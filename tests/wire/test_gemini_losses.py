@@ -284,6 +284,7 @@ def damaged_elements(elements: list[bytes], *, picks: random.Random, count: int)
                 yield b"[" + b"\n,\r\n".join([*elements[:number], changed, *elements[number + 1 :]]) + b"\n]"
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:lost-piece")
 def test_no_recorded_stream_with_one_damaged_element_says_more_than_was_recorded(corpus: Path) -> None:
     """As events each one in each way; as an array, compact and indented, at random places (the same ones each time). What is not

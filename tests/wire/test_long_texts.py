@@ -227,6 +227,7 @@ def test_recorded_events_without_their_long_strings_are_read_like_the_whole(fami
     assert seen > 200
 
 
+@pytest.mark.costly
 @given(st.lists(st.sampled_from(["x", "é", "中", "😀", "\\n", '\\"']), min_size=1, max_size=4), st.booleans())
 def test_long_text_of_an_event_is_what_the_decoder_reads_at_once(pieces: list[str], is_cut: bool) -> None:
     """At its real length, whole and cut."""

@@ -344,6 +344,7 @@ def test_the_openai_package_reads_what_we_write(response: Response) -> None:
         assert told_by_sdk(sdk_reads_stream(stream)) == told_by_us(response)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:stream-equals-body")
 def test_recorded_streams_written_again_are_read_alike_by_the_openai_package(corpus: Path) -> None:
     """Decode, encode, and the official accumulator agrees with us, on every recorded stream that ends by itself."""

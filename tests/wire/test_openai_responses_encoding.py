@@ -359,6 +359,7 @@ def ended(finish: FinishReason) -> Response:
     return Response(message=Message("assistant", ()), finish=finish)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:stream-equals-body")
 def test_the_official_client_reads_recorded_streams_that_we_wrote_again(corpus: Path) -> None:
     """Each of them, decoded, encoded and read by openai-python: text, reasoning, refusal and calls as before."""
@@ -375,6 +376,7 @@ def test_the_official_client_reads_recorded_streams_that_we_wrote_again(corpus: 
     assert compared >= 285
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:stream-equals-body")
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # for tools that it does not know
 def test_the_official_accumulator_agrees_on_recorded_streams(corpus: Path) -> None:

@@ -280,6 +280,7 @@ def tried_of(row: Row, *, turn: int) -> Iterator[tuple[damage.Stream, damage.Dam
                 yield stream, change
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:lost-piece")
 def test_recorded_streams_with_a_damaged_event_never_run_another_call(corpus: Path) -> None:
     """An event broken, dropped, doubled or swapped, with the provider's wholes behind it and without: no call runs that is not

@@ -173,6 +173,7 @@ def test_every_kind_of_item_becomes_its_part_in_place() -> None:
     assert read(*EVERYTHING) == WHOLE
 
 
+@pytest.mark.costly
 @pytest.mark.promise("assembly:split-anywhere")
 def test_no_split_of_the_bytes_changes_a_frame() -> None:
     """Every two pieces, and byte by byte."""

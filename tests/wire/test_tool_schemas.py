@@ -146,6 +146,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.costly
 @settings(max_examples=examples(500), deadline=None, database=None, derandomize=True)
 @given(own=ROOT)
 def test_a_folded_union_never_says_what_the_tool_does_not(own: dict[str, Any]) -> None:
@@ -186,6 +187,7 @@ TABLE = st.fixed_dictionaries(
 REFERRING = united(FORM, CONDITION, LINKS[""], UNION, TABLE.map(lambda table: {"$defs": table}))
 
 
+@pytest.mark.costly
 @settings(max_examples=examples(500), deadline=None, database=None, derandomize=True)
 @given(own=REFERRING)
 def test_a_root_that_refers_never_says_what_the_tool_does_not(own: dict[str, Any]) -> None:

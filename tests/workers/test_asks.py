@@ -16,6 +16,8 @@ from workers.asking import SCRIPTS as ASKING
 from workers.asking import asking_worker
 from workers.farm import Farm, scripts
 
+pytestmark = pytest.mark.costly
+
 SCRIPTS = [*scripts(), *[parse_script(text, name=name) for name, text in ASKING.items()]]
 
 

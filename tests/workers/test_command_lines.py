@@ -13,6 +13,8 @@ from turnwise.errors import CallerError
 from turnwise.workers.queue import TurnQueue
 from workers.farm import Farm
 
+pytestmark = pytest.mark.costly
+
 ASKS = '{"asks":[{"call":{"id":"call_1","name":"charge","arguments":"{}"},"arguments":"{}","subject":"","why":"why"}]}'
 # Each is one way to write into a row that makes it hard to show.
 HARD_TO_SHOW = {

@@ -14,6 +14,8 @@ from turnwise.base.clock import SystemClock
 from turnwise.workers.queue import CHANNEL, TurnQueue, WorkerTerms
 from workers.farm import Farm, scripts
 
+pytestmark = pytest.mark.costly
+
 TERMS = WorkerTerms(name="worker@one:1:1", agents=("helper",))
 RACES = 40
 SUBMITTED_IN_SILENCE = """

@@ -20,6 +20,8 @@ from turnwise.running.watcher_events import ToolFinished, ToolStarted, TurnFinis
 from waits import HANG_S
 from workers.farm import Farm, scripts
 
+pytestmark = pytest.mark.costly
+
 
 @pytest.fixture
 def farm(postgres_dsn: str, tmp_path: Path) -> Iterator[Farm]:

@@ -13,6 +13,8 @@ from turnwise.base.clock import SystemClock
 from turnwise.workers.queue import MOST_TRIES, TurnQueue
 from workers.farm import Farm, scripts
 
+pytestmark = pytest.mark.costly
+
 # Each is one way to write into a row, from whoever may write there. `{}` is the id of the session.
 HOSTILE = {
     "epoch": "update turn set epoch = -7 where session = '{}'",

@@ -17,6 +17,8 @@ from turnwise.workers.queue import TurnQueue
 from workers.farm import Farm, scripts, until
 from workers.supervisor import Supervisor, Troubles
 
+pytestmark = pytest.mark.costly
+
 TURNS = int(os.environ.get("TURNWISE_TEST_TURNS", "50"))
 LEASE_S = "4"
 EFFECTS = 3  # of a turn

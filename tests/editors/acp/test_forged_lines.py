@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from acp.client.connection import ClientSideConnection
 from acp.exceptions import RequestError
 from acp.helpers import text_block
@@ -31,6 +32,7 @@ def texts_in(value: object) -> Iterator[str]:
         yield value.replace("\u202e", "") if value.startswith("/") else value  # a path leads where it says
 
 
+@pytest.mark.costly
 async def test_no_text_from_outside_makes_a_line_of_its_own(folder: Path, url: str) -> None:
     """Proves: names of folders, files, models, tools, modes, options and settings stay in the line that tells them, in updates,
     asks, answers and errors. Found: an ask's reason, a preview's failure, a tool that is not offered, `/model`, and the note of

@@ -304,6 +304,7 @@ async def test_an_editor_that_dies_in_mid_turn_ends_the_turn_and_its_command(lab
         assert [turn.stop_reason for turn in journal.find_session(session).turns] == ["cancelled"]
 
 
+@pytest.mark.costly
 async def test_an_editor_that_reads_nothing_is_given_up(own_lab: Lab, folder: Path) -> None:
     """After the pipe is full, within a deadline of the clock: the turn ends, and so does the connection."""
     clock = FakeClock()

@@ -33,6 +33,7 @@ async def started(*args: str, folder: Path) -> asyncio.subprocess.Process:
     )
 
 
+@pytest.mark.costly
 async def test_a_process_serves_a_session_and_ends_with_its_editor(lab: Lab, folder: Path) -> None:
     """Over its own pipes: standard output has nothing but messages; once its input is closed it ends with 0."""
     process = await started(*at(lab, "read-edit-answer"), folder=folder)
@@ -48,6 +49,7 @@ async def test_a_process_serves_a_session_and_ends_with_its_editor(lab: Lab, fol
     assert await process.stderr.read() == b""
 
 
+@pytest.mark.costly
 async def test_sigterm_ends_a_turn_and_its_command(lab: Lab, folder: Path) -> None:
     """With 0, and nothing is left running."""
     process = await started(*at(lab, "slow-bash"), "--allow", "bash", "--no-sandbox", folder=folder)
@@ -67,6 +69,7 @@ async def test_sigterm_ends_a_turn_and_its_command(lab: Lab, folder: Path) -> No
     await client.close()
 
 
+@pytest.mark.costly
 async def test_an_editor_that_closes_the_output_alone_ends_the_process(lab: Lab, folder: Path) -> None:
     """It can be told nothing any more, so the turn and its command end, though it still holds the input open."""
     mine, theirs = os.pipe()
@@ -105,6 +108,7 @@ async def test_an_editor_that_closes_the_output_alone_ends_the_process(lab: Lab,
     await client.close()
 
 
+@pytest.mark.costly
 def test_a_file_is_no_editor(folder: Path) -> None:
     """`turnwise acp < file` says in one line how it is started."""
     import subprocess
@@ -117,6 +121,7 @@ def test_a_file_is_no_editor(folder: Path) -> None:
     assert ran.stderr == "turnwise: standard input is a file: an editor starts `turnwise acp`, with pipes\n"
 
 
+@pytest.mark.costly
 def test_a_device_is_no_editor() -> None:
     """`turnwise acp < /dev/null` ends with a line; before, it hung behind a traceback of the event loop."""
     import subprocess

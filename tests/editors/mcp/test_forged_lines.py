@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from mcp import Client
 
 from editors.mcp.serving import call, saying, serving, text_of
@@ -13,6 +14,7 @@ from terminal.test_forged_lines import a_provider as a_provider
 from turnwise.base.programs import OWN_PYTHON
 
 
+@pytest.mark.costly
 async def test_no_text_from_outside_makes_a_line_of_its_own(
     folder: Path, url: str, own_file: Path, tmp_path: Path
 ) -> None:

@@ -199,6 +199,7 @@ async def test_calls_side_by_side_go_again_once_each() -> None:
         assert (sorted(server.done), server.opened) == (["1", "2"], 2)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["before a byte", "short body", "half a body", "events"])
 async def test_a_call_whose_answer_broke_off_may_have_happened(how: str) -> None:
     """It is not sent again, and the model is told to look; the next call goes on in a new session."""

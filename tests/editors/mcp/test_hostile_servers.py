@@ -216,6 +216,7 @@ NOTIFICATION = b'data: {"jsonrpc":"2.0","method":"notifications/message","params
 FLOODS = [b": x\n" * 10_000, NOTIFICATION * 500, NOTIFICATION.replace(b"\n", b"\r") * 500]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("flood", FLOODS, ids=["comments", "notifications", "other line ends"])
 async def test_a_flood_of_events_ends_the_connection(flood: bytes) -> None:
     """Comments count as messages."""

@@ -122,6 +122,7 @@ async def test_a_schema_that_providers_refuse_at_its_root_is_folded(
     )
 
 
+@pytest.mark.costly
 @each(("tool", "why"), LEFT_OUT.values(), ids=LEFT_OUT)
 async def test_a_tool_that_breaks_the_protocol_takes_no_other_with_it(tmp_path: Path, tool: Any, why: str) -> None:
     """It alone is left out, and a note names it and the reason in one line."""
@@ -134,6 +135,7 @@ async def test_a_tool_that_breaks_the_protocol_takes_no_other_with_it(tmp_path: 
     assert "\n" not in result.notes[0]
 
 
+@pytest.mark.costly
 @each(("tool", "schema", "why"), MENDED.values(), ids=MENDED)
 async def test_a_schema_that_can_only_mean_one_thing_is_mended(
     tmp_path: Path, tool: dict[str, Any], schema: dict[str, Any], why: str
@@ -261,6 +263,7 @@ RESULTS = {
 }
 
 
+@pytest.mark.costly
 @each(("given", "told"), RESULTS.values(), ids=RESULTS)
 async def test_content_that_cannot_be_read_has_a_stand_in(tmp_path: Path, given: dict[str, Any], told: str) -> None:
     """The stand-in names the type; the rest of the result stays, and the call is no failure: it was done."""

@@ -222,6 +222,7 @@ async def test_cancelling_the_run_ends_the_request(tmp_path: Path) -> None:
 # refused
 
 
+@pytest.mark.costly
 @each(
     ("request_", "why"),
     [

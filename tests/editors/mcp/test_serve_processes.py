@@ -48,6 +48,7 @@ def name_server(folder: Path, program: str, *words: str, more: str = "") -> None
     settings.write_text(f"[mcp.s]\ncommand = {command}\nsandbox = false\n{more}\n")
 
 
+@pytest.mark.costly
 async def test_the_official_client_runs_and_decodes_over_pipes(lab: Lab, folder: Path) -> None:
     """With its usual settings, and the folder by its path with a blank and an umlaut."""
     words = [

@@ -366,6 +366,7 @@ async def test_only_one_call_listens_to_a_run(lab: Lab, folder: Path) -> None:
     assert second.is_error and text_of(second) == "another call listens to this run: wait for its result"
 
 
+@pytest.mark.costly
 async def test_results_that_no_client_comes_back_for_are_bounded(lab: Lab, folder: Path) -> None:
     """Of runs that ended while nobody listened the first two are forgotten at most; the later ones can be taken up."""
     clock = FakeClock()

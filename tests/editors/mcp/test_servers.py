@@ -350,6 +350,7 @@ async def test_cancelling_a_turn_reaches_the_server(tmp_path: Path) -> None:
     assert [line.split()[0] for line in seen(tmp_path)] == ["started", "call", "cancelled", "input"]
 
 
+@pytest.mark.costly
 async def test_a_flood_ends_the_server(tmp_path: Path) -> None:
     """30,000 messages that nobody asked for: it is ended, which is told, and the call has its result."""
     agent, _ = agent_of([[call("s__flood")], "Done."], [stranger(tmp_path, tools=[tool_named("flood")])])

@@ -55,6 +55,7 @@ def write_all(pen: TurnJournal, proxy: CuttingProxy, cut: Cut) -> int:
     return len(writes)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 @pytest.mark.parametrize("cut", CUTS)
 def test_each_record_stands_once_wherever_the_connection_is_cut(proxy: CuttingProxy, cut: Cut) -> None:
@@ -70,6 +71,7 @@ def test_each_record_stands_once_wherever_the_connection_is_cut(proxy: CuttingPr
         assert [row.status for row in journal.sessions()] == ["done"]
 
 
+@pytest.mark.costly
 def test_a_turn_begins_once_wherever_the_connection_is_cut(proxy: CuttingProxy) -> None:
     """Proves: also where its commit was done and nobody was told, the turn is there once, runs, and takes records."""
     places: list[tuple[int, Cut]] = [
@@ -91,6 +93,7 @@ def test_a_turn_begins_once_wherever_the_connection_is_cut(proxy: CuttingProxy) 
             pen.close(result())
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 def test_a_turn_is_taken_over_once_wherever_the_connection_is_cut(proxy: CuttingProxy) -> None:
     """Proves: also where the commit was done and nobody was told, the epoch has grown by one, and the pen takes records."""
@@ -110,6 +113,7 @@ def test_a_turn_is_taken_over_once_wherever_the_connection_is_cut(proxy: Cutting
         ]
 
 
+@pytest.mark.costly
 def test_a_reader_asks_again(proxy: CuttingProxy) -> None:
     """Proves: who lists sessions or sums up costs does not notice a restart."""
     with opened(proxy.dsn) as journal:
@@ -122,6 +126,7 @@ def test_a_reader_asks_again(proxy: CuttingProxy) -> None:
         assert proxy.cuts == 8
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 def test_a_statement_that_still_runs_on_the_lost_connection_does_not_double_its_record(
     own_postgres: PostgresServer, proxy: CuttingProxy
@@ -149,6 +154,7 @@ def _release_when_two_wait(dsn: str, blocking: psycopg.Connection) -> None:
     blocking.commit()
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 def test_a_restart_in_the_middle_of_a_turn_loses_nothing(own_postgres: PostgresServer) -> None:
     """Proves: the server is killed and comes back three times while a turn writes 300 records: each stands once, in order."""
@@ -166,6 +172,7 @@ def test_a_restart_in_the_middle_of_a_turn_loses_nothing(own_postgres: PostgresS
         assert [one.record for one in journal.entries("t1")] == [sent(number) for number in range(300)]
 
 
+@pytest.mark.costly
 def test_a_server_that_stays_away_fails_the_write_within_its_bound(own_postgres: PostgresServer) -> None:
     """Proves: the caller is told which database and why; what waited is written when it is back."""
     with opened(own_postgres.dsn, waits=Waits(reconnect_s=0.2)) as journal:
@@ -179,6 +186,7 @@ def test_a_server_that_stays_away_fails_the_write_within_its_bound(own_postgres:
         assert [one.record for one in journal.entries("t1")] == [started("t1", "waits"), sent(2)]
 
 
+@pytest.mark.costly
 def test_a_network_that_says_nothing_fails_the_write_within_one_limit_for_all_tries(proxy: CuttingProxy) -> None:
     """Proves: the wait for an answer and those for new connections are parts of one limit; each had its own, 30 s together and
     more (issue 40)."""
@@ -191,6 +199,7 @@ def test_a_network_that_says_nothing_fails_the_write_within_one_limit_for_all_tr
     assert time.monotonic() - began < HANG_S / 2
 
 
+@pytest.mark.costly
 @pytest.mark.promise("keep:crash")
 def test_a_turn_that_was_taken_over_while_the_connection_was_away_stays_fenced(proxy: CuttingProxy) -> None:
     """Proves: the second attempt of a write is fenced like the first."""

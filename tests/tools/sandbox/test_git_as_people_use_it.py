@@ -74,6 +74,7 @@ def a_conflict(base: Path) -> Path:
     return root
 
 
+@pytest.mark.costly
 async def test_an_editor_that_a_command_names_never_waits(conflict: Path) -> None:
     """Proves: without our variables, with an editor of the command's own that is not there, and in Vim, git ends at once, keeps
     a message that is there, and names the options; Vim that a script drives goes on. Found: Vim waited to the deadline."""
@@ -102,6 +103,7 @@ async def test_an_editor_that_a_command_names_never_waits(conflict: Path) -> Non
         assert told.endswith("\nside\nhello\n"), (command, told)
 
 
+@pytest.mark.costly
 async def test_an_editor_of_git_never_waits(conflict: Path) -> None:
     """Proves: a message that is there is kept, also past `core.editor` and `-c`; one that would have to be written, a todo list
     and a patch are an error that names the options, and no rebase is left half done. Found: each waited to the deadline."""
@@ -174,6 +176,7 @@ def project(base: Path) -> Path:
     return base / "m"
 
 
+@pytest.mark.costly
 async def test_git_commits_in_every_part_of_a_project(kind: str, base: Path) -> None:
     """Proves: `git add` and `git commit` work in a working tree, a package and a (nested) submodule, and what git executes stays,
     whatever the command tries. Found: all but the first failed with 'Read-only file system' and no word of the sandbox."""
@@ -205,6 +208,7 @@ async def test_git_commits_in_every_part_of_a_project(kind: str, base: Path) -> 
             git(f"mv {common}/moved {common}/modules", at=root)
 
 
+@pytest.mark.costly
 async def test_git_collects_garbage_without_what_is_read_only(kind: str, base: Path) -> None:
     """Proves: `git gc`, `git repack` and `git maintenance run` say nothing and write nothing into `info` and `objects/info`, and
     no commit begins one; what cannot be done names the sandbox and the option. Found: they failed in bubblewrap."""
@@ -241,6 +245,7 @@ async def test_git_collects_garbage_without_what_is_read_only(kind: str, base: P
     assert "[the sandbox lets a command write in the workspace and $TMPDIR only]" in told, told
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
 async def test_a_repository_of_another_user_is_not_opened(kind: str, base: Path) -> None:
     """Proves: where git's folder, the repository around it, a pointer or a submodule's folder belongs to somebody else, nothing
@@ -268,6 +273,7 @@ async def test_a_repository_of_another_user_is_not_opened(kind: str, base: Path)
         assert told == "0\n", (place, told)
 
 
+@pytest.mark.costly
 async def test_two_working_trees_at_once_leave_each_other_alone(kind: str, base: Path) -> None:
     """Proves: both commit at the same time into one store of objects; neither writes in the other's folder or that of the
     main working tree."""
@@ -289,6 +295,7 @@ async def test_two_working_trees_at_once_leave_each_other_alone(kind: str, base:
     assert heads == {path: path.read_bytes() for path in heads}
 
 
+@pytest.mark.costly
 async def test_a_pointer_that_nothing_answers_opens_no_folder(kind: str, base: Path) -> None:
     """Proves: a forged `.git` file, `commondir`, `gitdir` or `core.worktree`, one that is newer than the session, and a folder of
     another user's open nothing; the result names the sandbox, the reason and the option."""

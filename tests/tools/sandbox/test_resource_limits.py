@@ -147,6 +147,7 @@ def command_of(attack: str, *, root: Path) -> str:
     return attack if text is None else script(root / "attack.py", f"import os, time\nLASTS_S = {LASTS_S}\n{text}")
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:bounded")
 @pytest.mark.parametrize(("attack", "said"), ATTACKS, ids=[attack.split("(")[0][:12] for attack, _ in ATTACKS])
 async def test_what_takes_too_much_is_ended_with_its_tree_and_told_so(
@@ -202,6 +203,7 @@ async def test_what_the_judge_says_reaches_the_command(
     assert FILES in said if reached else said == "3000000\n", said
 
 
+@pytest.mark.costly
 async def test_what_was_allowed_has_more(shell: Shell) -> None:
     """Of memory, processes and files, each more than an unasked command has; and what fails by itself is told as before."""
     text = "kept = bytearray(b'x') * (100 << 20); open('here', 'wb').write(kept); print('done')"
@@ -323,6 +325,7 @@ print("no System V" if ctypes.CDLL(None).shmget(0, 4096, 0o1600) < 0 else "one w
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", EVERY)
 def test_who_takes_no_report_reads_it_on_standard_error(name: str, tmp_path: Path) -> None:
     """As of an MCP server, whose last words are shown."""
@@ -377,6 +380,7 @@ def users_folder() -> Generator[Path]:
         yield Path(name)
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:bounded")
 @pytest.mark.skipif(os.geteuid() != 0, reason="all other tests run as a user")
 @pytest.mark.parametrize("name", ["landlock", "none"])  # bubblewrap refuses the right to read our interpreter
@@ -413,6 +417,7 @@ def test_the_usual_bounds_fit_the_machine() -> None:
     assert unasked.memory < allowed.memory < machine and unasked.processes < allowed.processes
 
 
+@pytest.mark.costly
 def test_where_nothing_bounds_commands_that_is_said(tmp_path: Path) -> None:
     """In the line before the first command, and by `doctor`, which is run where there is no /proc."""
     unbounded = "nothing bounds the MEMORY, PROCESSES AND FILES of a command here"

@@ -83,6 +83,7 @@ def test_what_is_said_before_the_first_command() -> None:
         )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", EVERY)
 def test_descriptors_are_all_that_is_open_for_a_command(name: str, tmp_path: Path) -> None:
     """What `wrap` opens is named in its answer, and closing it leaves nothing behind."""

@@ -149,6 +149,7 @@ def walk_outside(place: Place, *, kind: SandboxKind, user: Mapping[str, int], py
     return msgspec.json.decode(done.stdout, type=Report)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", spread(WALLS, one_of=2, name="walls"))
 async def test_a_command_can_open_nothing_else_for_writing(name: str, place: Place) -> None:
     """As the user of the tests, who is root in containers: through the tool, all of the machine. As root the kernel's settings
@@ -165,6 +166,7 @@ async def test_a_command_can_open_nothing_else_for_writing(name: str, place: Pla
     compare(inside, walk_outside(place, kind=sandbox.kind, user={}, python=OWN_PYTHON))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", spread(WALLS, one_of=2, name="walls"))
 def test_a_command_of_an_ordinary_user_can_open_nothing_else_either(name: str, place: Place) -> None:
     """The same command line, started by a user without rights; where the tests run as such a one, the test above is this."""
@@ -199,6 +201,7 @@ def test_a_command_of_an_ordinary_user_can_open_nothing_else_either(name: str, p
     compare(inside, walk_outside(place, kind=sandbox.kind, user=user, python=python))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("kind", "network"), [("bubblewrap", False), ("bubblewrap", True), ("landlock", True)])
 async def test_an_mcp_server_can_open_nothing_else_for_writing(
     kind: SandboxKind, network: bool, place: Place, monkeypatch: pytest.MonkeyPatch
@@ -275,6 +278,7 @@ except OSError:
 """
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ["bubblewrap", "landlock"])
 def test_what_is_mounted_later_cannot_be_written(name: str, place: Place) -> None:
     """A disk that is plugged in comes into the sandbox of a server that runs, and is writable there but for Landlock."""

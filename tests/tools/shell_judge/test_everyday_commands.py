@@ -19,6 +19,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_project(tmp_path_factory.mktemp("everyday").resolve())
 
 
+@pytest.mark.costly
 @each("command", EVERYDAY)
 def test_an_everyday_command_is_judged_as_before(command: str, project: Path) -> None:
     """By default and where the shell is allowed in general; issue 13, "Done when" 2."""

@@ -87,6 +87,7 @@ def judged(
     return judge_permission(inspected(command, place=place), policy=policy).kind
 
 
+@pytest.mark.costly
 @each(("column", "command"), list(cases(*ATTENDED)))
 def test_a_command_gets_the_verdict_of_the_table(column: str, command: str, place: Path) -> None:
     """Done when 5: by default, and where the user allows the shell in general."""

@@ -37,6 +37,7 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:judged")
 def test_bash_stands_where_the_judge_says_after_any_two_moves(project: Path) -> None:
     """Issue 13, "Done when" 2: behind a link `cd ..` leads to where the link stands, and `cat key` there showed a secret."""

@@ -150,6 +150,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_project(tmp_path_factory.mktemp("redirected").resolve())
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:judged")
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(

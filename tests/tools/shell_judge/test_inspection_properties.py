@@ -122,6 +122,7 @@ HUGE = {
 }
 
 
+@pytest.mark.costly
 @each("name", list(HUGE))
 def test_a_huge_or_deep_command_is_asked_about(name: str, tmp_path: Path) -> None:
     """A command of a megabyte, and those that nest or repeat for ever."""

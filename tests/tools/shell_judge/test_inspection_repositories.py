@@ -264,6 +264,7 @@ SECRETS = (
 )
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:judged")
 @each(
     ("made", "command"),
@@ -318,6 +319,7 @@ MAYBE = (
 )
 
 
+@pytest.mark.costly
 @each(
     "command",
     [

@@ -250,6 +250,7 @@ def test_a_glob_of_many_stars_is_judged_in_time_that_grows_with_the_name(project
     assert verdict_on("cat plain/" + "*a" * 20 + "b", project=project) in ("ask", "allow")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("text", ["-`>", "+|", "a=(", "$[", "))", "(("])
 def test_text_that_is_no_script_is_given_up(text: str) -> None:
     """Building a tree of it took time and memory that grow with its square: 94 s for 64 KiB of the first, or all memory."""

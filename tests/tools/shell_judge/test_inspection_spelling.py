@@ -73,6 +73,7 @@ def read_word(text: str) -> tuple[Spelled, ...] | None:
     return words if all(word.literal and not word.has_tilde for word in words) else None
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:judged")
 @pytest.mark.skipif(BASH is None, reason="needs bash")
 @pytest.mark.parametrize(("seed", "locale"), [(0, "C.UTF-8"), (1, "C.UTF-8"), (2, "C")])

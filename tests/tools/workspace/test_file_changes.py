@@ -182,6 +182,7 @@ def test_a_disk_that_stays_broken_leaves_whole_files(name: str, tmp_path: Path) 
             assert content in (FILES.get(path), new.get(path)) or ".turnwise-" in path
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", CASES)
 def test_killed_at_any_step_each_file_is_whole_and_the_next_start_finishes(name: str, tmp_path: Path) -> None:
     """Proves: kill -9 before each step in turn, in a real process. Each file is the old or the new one; after
@@ -392,6 +393,7 @@ def test_undo_leaves_what_was_changed_since(tmp_path: Path) -> None:
     assert contents(tmp_path / "root") == FILES | {"a.txt": b"mine\n"}
 
 
+@pytest.mark.costly
 def test_undo_that_fails_or_is_killed_can_be_done_again(tmp_path: Path) -> None:
     """Proves: taking back is all or nothing like any change."""
     root, store = tmp_path / "root", tmp_path / "store"

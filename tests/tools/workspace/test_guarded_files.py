@@ -114,6 +114,7 @@ def calls_that_write(name: str) -> Iterator[tuple[str, str, dict[str, object]]]:
         yield "bash", "execute", {"command": command}
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:named")
 @each("name", SECRETS)
 def test_every_tool_asks_before_it_shows_or_writes_a_secret(name: str, tmp_path: Path) -> None:
@@ -131,6 +132,7 @@ def test_every_tool_asks_before_it_shows_or_writes_a_secret(name: str, tmp_path:
         assert asked == []
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:named")
 @each("name", LATER)
 def test_every_tool_asks_before_it_writes_what_runs_later(name: str, tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ def others(folder: Path) -> dict[str, str]:
     return within | dict.fromkeys(ignored, "lies in what `.gitignore` names")
 
 
+@pytest.mark.costly
 @pytest.mark.promise("safe:inside")
 def test_what_other_people_wrote_is_no_instruction(folder: Path) -> None:
     """Dependencies, by the one list of such folders, and what `.gitignore` names; each is left out aloud, and once."""

@@ -56,6 +56,7 @@ def test_a_hunk_is_found_where_it_says(body: str, expected: str, workspace: Work
     assert (workspace.root / "c.py").read_text() == expected
 
 
+@pytest.mark.costly
 def test_thousands_of_hunks_on_a_large_file_end(workspace: WorkspacePaths) -> None:
     """Proves (issue 13, hostile tester, 19): the lines are looked through once for all hunks; what takes too long is refused."""
     lines = [f"line {number}" if number % 2 else "" for number in range(200_000)]

@@ -55,6 +55,7 @@ async def both(workspace: WorkspacePaths, **arguments: object) -> str:
     return ours
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -84,6 +85,7 @@ async def test_warnings_about_a_pattern_do_not_disturb_the_answer(tmp_path: Path
     assert await both(workspace, pattern="[[]needle") == "a.txt:1: [needle"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("in_git", [True, False], ids=["repository", "no repository"])
 async def test_search_passes_over_what_git_ignores(in_git: bool, tmp_path: Path) -> None:
     """Proves: patterns, anchored ones, exceptions, a `.gitignore` further down, skipped folders, secrets;
@@ -204,6 +206,7 @@ RULE = st.sampled_from(["*.a", "/d/", "d/e/", "!x.a", "**/y.b", "d/*", "!/d/x.a"
 NAME = st.sampled_from(["x.a", "x.b", "y.b", "d/x.a", "d/y.b", "d/e/x.b", "d/e/y.a", "e/x.a", "z/d/x.a", "Z"])
 
 
+@pytest.mark.costly
 @needs_ripgrep
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=examples(40))
 @given(

@@ -142,6 +142,7 @@ async def test_what_it_leaves_behind_is_ended_with_it(shell: Shell, held: Held, 
     held.assert_ended()
 
 
+@pytest.mark.costly
 async def test_many_processes_are_all_ended(shell: Shell, held: Held) -> None:
     """Hundreds, each in a session of its own, while more are being started."""
     command = (

@@ -110,6 +110,7 @@ SINCE: dict[str, tuple[Callable[[Room], object], str]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("happened", SINCE)
 def test_what_became_of_a_file_since_is_said_and_left(happened: str, room: Room) -> None:
     """Proves: no link is followed, no pipe waited for, nothing of somebody else's is lost; the old content is named."""
@@ -260,6 +261,7 @@ def test_changes_of_two_turns_at_once_are_told_apart(room: Room) -> None:
     assert (room.root / "b.txt").read_text() == "two\n"
 
 
+@pytest.mark.costly
 def test_first_changes_at_once_are_kept_in_one_place(room: Room) -> None:
     """Proves: runs whose calls need the temporary store first, all at once, do not each make one; only the last was found."""
     interval_s = sys.getswitchinterval()
