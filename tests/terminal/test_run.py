@@ -35,6 +35,16 @@ def test_read_edit_answer_takes_three_requests(
     assert {one.streamed for one in lab.requests} == {not way}
 
 
+def test_a_run_leaves_no_file_open(cli: Cli, lab: Lab, folder: Path) -> None:
+    """Proves: in a folder with an AGENTS.md, of which turnwise keeps a record. An editor's process runs for days."""
+    (folder / "AGENTS.md").write_text("Be short.\n")
+    open_files = list[int]()
+    for _ in range(3):
+        assert cli("run", "Set it to done.", "--allow", "write", *at(lab, "read-edit-answer")).code == 0
+        open_files.append(len(list(Path("/proc/self/fd").iterdir())))
+    assert open_files[1] == open_files[2]
+
+
 @each_family
 @each_way
 @pytest.mark.promise("step:parallel-together")

@@ -109,7 +109,7 @@ def save_marks(path: Path, marks: KeptMarks) -> None:
     """Where they cannot be saved, a later turn takes a changed file for a doubtful one."""
     with contextlib.suppress(OSError, CallerError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with in_place_of(path) as descriptor, os.fdopen(os.dup(descriptor), "wb") as file:
+        with in_place_of(path) as file:
             file.write(msgspec.json.encode(marks))
 
 

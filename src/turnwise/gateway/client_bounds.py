@@ -264,10 +264,8 @@ def _write(path: Path, content: KeyFile) -> None:
         written = compact
     if len(written) > MAX_FILE_BYTES:
         raise CallerError(f"`{path}` is full: it may have {MAX_FILE_BYTES:,} bytes; revoke keys that nobody uses")
-    with in_place_of(Path(os.path.realpath(path))) as descriptor, os.fdopen(descriptor, "wb") as file:
+    with in_place_of(Path(os.path.realpath(path))) as file:
         file.write(written)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 @contextlib.contextmanager

@@ -120,7 +120,7 @@ def write_session(path: Path, session: RecordedSession, *, replaced: int) -> Non
         raise CallerError(f"`{path}` exists already: choose another name, or remove it")
     head = FileHead(format=FORMAT, version=VERSION, made_by=__version__, replaced=replaced)
     digest, size = hashlib.sha256(), 0
-    with in_place_of(path) as descriptor, os.fdopen(descriptor, "wb") as file:
+    with in_place_of(path) as file:
         for line in (head, *_lines_of(session, level=0, call="")):
             text = _encode(line) + b"\n"
             size += len(text)

@@ -178,5 +178,5 @@ def _write(path: Path, text: str) -> None:
         mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else PRIVATE
     except OSError as error:
         raise CallerError(f"`{path}` cannot be written: {error.strerror or error}") from None
-    with in_place_of(real, mode=mode) as descriptor:
-        os.write(descriptor, text.encode())
+    with in_place_of(real, mode=mode) as file:
+        file.write(text.encode())

@@ -145,10 +145,8 @@ def write_recording(path: Path, file: RecordingFile) -> None:
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else SHARED
     except OSError as error:
         raise CallerError(f"`{path}` cannot be written: {error.strerror or error}") from None
-    with in_place_of(path, mode=mode) as descriptor, os.fdopen(descriptor, "wb") as out:
+    with in_place_of(path, mode=mode) as out:
         out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
 
 
 # The texts that a body brings in pieces, as the deltas of a stream do: where each piece stands in the body.

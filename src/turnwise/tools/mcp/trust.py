@@ -102,8 +102,8 @@ class ServerTrust:
             os.makedirs(self._path.parent, mode=0o700, exist_ok=True)  # noqa: PTH103
         except OSError as error:
             raise CallerError(f"`{self._path}` cannot be written: {error.strerror or error}") from None
-        with in_place_of(self._path) as descriptor:
-            os.write(descriptor, msgspec.json.encode(self._kept))
+        with in_place_of(self._path) as file:
+            file.write(msgspec.json.encode(self._kept))
 
 
 # Whether a server's command runs something inside of what the model may write: that may be another program tomorrow.
