@@ -12,9 +12,11 @@ from prompt_toolkit.keys import Keys
 from terminal.person import CTRL_D, at_terminal
 from terminal.running import at, running_lab, script
 from terminal.test_processes import wait_until
+from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep
 from turnwise.terminal.pager import PAUSE_S, TypingPause
+from turnwise.terminal.terminal import Terminal
 from turnwise.terminal.typed_keys import KeysUse, TypedKeys
 from turnwise.testing import FakeClock
 
@@ -143,6 +145,25 @@ async def test_what_is_pasted_is_no_choice_and_may_be_an_answer_in_words(typist:
     typist.keys.wants("answer")
     await typist.clock.advance(PAUSE_S)
     assert typist.answers("a long answer", pasted=True) == "a long answer"
+
+
+@pytest.mark.promise("wait:ask")
+def test_a_terminal_whose_keys_are_read_takes_all_that_is_written(
+    typist: Typist, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: its output waits for a slow terminal. uvloop made it non-blocking, so a large ask at a slow one was denied with
+    `BlockingIOError`, though nobody had answered."""
+    monkeypatch.setattr("sys.stdin", typist._file)  # pyright: ignore[reportPrivateUsage]
+
+    async def read_keys() -> list[bool]:
+        found = list[bool]()
+        with Terminal().heeding(lambda text: None, keep=lambda text: None):
+            found.append(os.get_blocking(typist.keys.fileno()))
+        with typist.keys.attach(lambda: None):
+            found.append(os.get_blocking(typist.keys.fileno()))
+        return [*found, os.get_blocking(typist.keys.fileno())]
+
+    assert run_to_end(read_keys(), new_loop=quickest_loop) == [True, True, True]
 
 
 @pytest.mark.promise("wait:ask")

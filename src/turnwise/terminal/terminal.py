@@ -305,6 +305,7 @@ class Terminal:
             if on:
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, _quiet(before))
                 loop.add_reader(descriptor, read)
+                os.set_blocking(descriptor, True)  # see TypedKeys.attach
             else:
                 loop.remove_reader(descriptor)
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

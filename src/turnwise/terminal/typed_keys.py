@@ -1,9 +1,10 @@
 """Which keys answer a question at the terminal, and which belong to the text that somebody was typing when it came."""
 
+import contextlib
 import os
 import select
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Literal, TextIO
 
 from prompt_toolkit.input.typeahead import get_typeahead
@@ -35,6 +36,14 @@ class TypedKeys(Vt100Input):
     def are_kept(self) -> bool:
         """What was typed last went to the text, and so does what comes now."""
         return self._kept and self._pause.is_short
+
+    @contextlib.contextmanager
+    def attach(self, input_ready_callback: Callable[[], None]) -> Generator[None]:
+        """Within it, the callback is told of keys. uvloop makes a terminal that it watches non-blocking, and with it the output,
+        which is the same open file: what a slow terminal cannot take at once would be an error in the middle of a question."""
+        with super().attach(input_ready_callback):
+            os.set_blocking(self.fileno(), True)
+            yield
 
     def wants(self, use: KeysUse) -> None:
         self._use, self._answers, self._kept = use, False, False
