@@ -41,10 +41,9 @@ class SettledArguments(msgspec.Struct, frozen=True, gc=False):
 
 
 class ArgumentText:
-    """Feed with `add` (text as it stood on the wire) and `add_whole` (an object the provider handed out); both return the
-    text that is new for whoever watches. `settle` judges and changes nothing, so it may be asked before the end is known.
-    `repairs` are the kinds of heal.KINDS that taking the pieces needed. `diverged` holds once what was shown is no longer
-    the beginning of what is true."""
+    """Feed it with `add` (text as it stood on the wire) and `add_whole` (an object that the provider sent). Both return the
+    new text to show. `settle` judges and changes nothing, so it may be called before the end is known. `repairs` are the
+    kinds of heal.KINDS that the pieces needed. `diverged` holds once the shown text no longer begins the true text."""
 
     __slots__ = (
         "_begun_with",

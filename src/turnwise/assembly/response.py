@@ -286,7 +286,7 @@ class Assembler:
         return self._fast
 
     def receive(self, frame: Frame) -> Sequence[Frame]:
-        """Take one frame; return the healed frames for whoever watches. Every ToolCallDelta among them has its `block`."""
+        """Take one frame; return the healed frames to show. Every ToolCallDelta among them has its `block`."""
         return self._TAKE[type(frame)](self, frame)
 
     def receive_all(self, frames: list[Frame]) -> list[Frame]:

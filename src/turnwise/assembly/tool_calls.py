@@ -305,8 +305,8 @@ class CallTable:
         return call if self._same_by_name(call, delta.name, arguments=delta.arguments or "") else None
 
     def _strayed(self, delta: ToolCallDelta) -> OpenCall | None:
-        """A nameless piece of arguments on an index of its own is no call: it goes on with the one at hand, unless
-        another call waits for the rest of its arguments too."""
+        """A nameless piece of arguments with an index of its own is no call: it continues the current call, unless another
+        call also waits for the rest of its arguments."""
         last = self._last
         if last is None or delta.name or not delta.arguments or delta.whole or self._count_fails:
             return None

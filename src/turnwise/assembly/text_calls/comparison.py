@@ -324,7 +324,8 @@ class BlockComparison:
     def _forget_those_before(self, start: int, *, kept: int) -> None:
         """A block begins here, so no place of an earlier one reaches over its beginning, unless it has this beginning in it.
 
-        What ends a beginning may come again (a bracket in the tags of a page): then whoever has it in it may be further on.
+        The end mark of a beginning may come again (a bracket in the tags of a page): then a place that contains it may be
+        further on.
         """
         since = min(self._own_beginnings) if self._own_beginnings and start == self._begun else len(self._block)
         for first, places in self._waiting.items():

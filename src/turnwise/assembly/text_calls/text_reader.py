@@ -847,8 +847,8 @@ class TextReader:
         return text
 
     def _give_calls(self, events: list[TextEvent], *, words_follow: bool = False, behind: str = "") -> None:
-        """The blocks so far are calls, but for a mere name that words go on from: that is what an answer says about a syntax. Nor
-        are they between quotation marks; `behind` is the character that follows."""
+        """Give the blocks so far as calls, with two exceptions. A bare name with words behind it is an answer about a syntax.
+        Blocks between quotation marks are text; `behind` is the character that follows them."""
         if self._found and self._surroundings.is_between_quotes(behind):
             for block in self._found:
                 self._surroundings.code.feed(block.text)
