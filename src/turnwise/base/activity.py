@@ -29,7 +29,7 @@ class Activity:
 
     @contextmanager
     def resting(self) -> Generator[None]:
-        """Whoever enters it does nothing until it is left."""
+        """The caller counts as idle inside this block."""
         self.add(-1)
         try:
             yield
@@ -43,7 +43,7 @@ class Activity:
 
 
 class OpenCalls:
-    """Calls without a result. Whoever ordered them goes on with the last one, so that one is open until the block is left."""
+    """Calls without a result. The caller continues when the last one ends, so that call stays open until the block is left."""
 
     def __init__(self, activity: Activity, *, number: int) -> None:
         self._activity = activity

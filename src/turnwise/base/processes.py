@@ -39,7 +39,7 @@ class _Child(asyncio.Protocol):
         self._output: asyncio.BaseTransport | None = None
         self._input: asyncio.WriteTransport | None = None
         self.exited = exit_of(process)
-        self.closed: asyncio.Future[None] = loop.create_future()  # its output, by whoever held it last
+        self.closed: asyncio.Future[None] = loop.create_future()  # when the last holder closed its output
 
     @property
     def group(self) -> int:
