@@ -127,7 +127,7 @@ def _elsewhere(journal: Journal, session: Session, *, folder: Path, stores: "_St
 
 
 def _asked_for(journal: Journal, turns: Sequence[TurnRow]) -> str:
-    """The prompt that the last of these turns worked for: a turn that only approves has none, and goes on with one before."""
+    """The prompt that the last of these turns worked on. A turn that only approves has no prompt: it continues an earlier one."""
     for turn in reversed(turns):
         started = started_of(journal.events(turn.id))
         if started is not None and (said := prompt_of(started)):
