@@ -282,7 +282,7 @@ class _Doors:
             self._door.leaves(message.message.id)
 
     async def _refuse_unread(self, line: bytes) -> None:
-        """With its id, if it is a request that has one: whoever sent it would else wait."""
+        """Refuse it by its id, if it is a request with an id: otherwise its sender would wait."""
         try:
             outline = _outline(line)
         except msgspec.ValidationError:
@@ -397,7 +397,7 @@ class ClientService:
                     return failed(f"there is no tool `{visible_line(name[:40])}`: there are `{RUN}` and `{DECODE}`")
         except TurnwiseError as error:
             return failed(clean_line(str(error)))
-        except Exception as error:  # noqa: BLE001 (the client goes on with its other calls)
+        except Exception as error:  # noqa: BLE001 (the client keeps its other calls)
             _log.exception("a call of the client failed")
             return failed(f"this is a bug in turnwise, please report it: {type(error).__name__}")
 
