@@ -57,8 +57,8 @@ def single_chunk(data: bytes) -> bytes:
 
 
 def leading_chunks(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """What the whole chunks say that the bytes begin with, if they begin where a chunk does, and where each ends. It stops behind
-    `MOST_AT_ONCE` of them, at the first one that is not written plainly, and at the last one of a body."""
+    """The content of each whole chunk at the beginning of `data`, and where it ends; `data` has to begin where a chunk does. It
+    stops behind `MOST_AT_ONCE` chunks, at the first chunk that is not written plainly, and at the last chunk of a body."""
     at = 0
     for _ in range(MOST_AT_ONCE):
         if (found := _PLAIN.match(data, at)) is None:
@@ -297,8 +297,8 @@ class BoundedHandler(ResponseHandler):
             self._end_failed_body()
 
     def _end_failed_body(self) -> None:
-        """aiohttp (3.14) tells a failure to a reader that waits. One that was woken by the end of a chunk, without a byte of it,
-        would wait again: it ends too, and whoever reads looks at the failure then."""
+        """aiohttp (3.14) tells a failure to a reader that waits. A reader that the end of a chunk woke, without a byte of it,
+        would wait again: so the body ends here too, and the reader then finds the failure."""
         if self._body is not None and self._body.exception() is not None and not self._body.is_eof():
             self._body.feed_eof()
 

@@ -1,4 +1,4 @@
-"""One request and its response: bytes out, frames to whoever watches, an event back. Sent once, whatever happens."""
+"""One request and its response: bytes go out, watchers get frames, the caller gets an event. It is sent once in any case."""
 
 import asyncio
 import contextlib
@@ -546,7 +546,7 @@ class Exchange:
                 may_end, quiet_at_s = _may_end(chunk), self._clock.monotonic() + quiet_s
 
     def arrived(self) -> Response | None:
-        """What there is of the response, for a request that was broken off. Nothing may be read afterwards."""
+        """The response so far, for a request that was broken off. Nothing may be read afterwards."""
         if self._arrived is None and self._reader is not None and self._reader.heard:
             self._arrived = hide_in_response(self._reader.finish(), scrub=self._scrub, forms=self._forms)
         return self._arrived
