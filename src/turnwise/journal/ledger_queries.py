@@ -256,7 +256,7 @@ def _json(texts: Collection[str]) -> str:
 
 
 class _NoAmount(Exception):
-    """A sum of amounts one of which is none."""
+    """A sum in which one value is not an amount."""
 
 
 def _amount(text: str) -> Decimal:
