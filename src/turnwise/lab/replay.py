@@ -1,6 +1,6 @@
-"""A recorded conversation, played again: the recorded answers to whoever asks the recorded questions.
+"""A recorded conversation, played again: a client that sends the recorded requests gets the recorded answers.
 
-Compared are messages, calls and results. Left aside, because a right client may differ in them: NOT_COMPARED.
+Messages, calls and results are compared. NOT_COMPARED is ignored, because correct clients may differ in it.
 """
 
 import difflib
