@@ -146,7 +146,7 @@ class BoundThinking:
         return True
 
     def _cut(self, fault: Fault) -> bool:
-        if self._asks:  # in vain
+        if self._asks:  # asking did not help
             self._learn("cuts")
             self._asks, self.call = False, self._plain
         valid, self._valid = self._valid, None

@@ -62,8 +62,8 @@ _DONE = re.compile(rb"^data:[ \t]*\[DONE\]", re.MULTILINE)
 
 
 def reads_original(raw: bytes, *, reads: Callable[[bytes], bool]) -> bool:
-    """Whether the official client reads the event so far as we do. One that does not strip a byte order mark loses the first
-    event behind it."""
+    """Whether the official client reads the event so far as we do. A client that does not strip a byte order mark loses the
+    first event behind it."""
     return not raw.startswith(BOM) and reads(raw)
 
 
@@ -379,8 +379,8 @@ def _may_be_last(healed: Sequence[Frame], *, empty_too: bool) -> bool:
 
 
 def without_hidden_cuts(response: Response, *, empty_too: bool) -> Response:
-    """The response without cut calls that came as objects: nothing in them shows that they were cut. Nor does it in one whose
-    arguments had not begun, where the client's family takes that for `{}`."""
+    """The response without cut calls that came as objects: nothing in them shows that they were cut. With `empty_too`, also
+    without cut calls whose arguments had not begun: the client's family takes them for `{}`."""
     parts = tuple([part for part in response.message.parts if not _hides_cut(part, empty_too=empty_too)])
     if len(parts) == len(response.message.parts):
         return response

@@ -531,7 +531,7 @@ _REASONING = frozenset({"reasoning", "reasoning_content", "reasoning_text", "rea
 
 
 def _reasoning_field(fields: Fields) -> str:
-    """Where the client wrote reasoning; empty if it wrote none. It goes back there if nobody knows the upstream's field."""
+    """Where the client wrote reasoning; empty if it wrote none. It goes back there if the upstream's field is unknown."""
     messages = [read_fields(raw) for raw in read_items(fields.get("messages", NONE))]
     names = ("reasoning_content", *_REASONING)
     return next((name for one in messages for name in names if not is_null(one.get(name))), "")
