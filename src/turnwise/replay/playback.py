@@ -294,7 +294,7 @@ class SessionPlayer:
         self.played: list[TurnPlayer] = []
 
     def turns(self) -> Iterator[TurnPlayer]:
-        """Each turn, to be played by whoever takes it; what is left of it is played before the next one is given."""
+        """Each turn, for the caller to play; the rest of it is played before the next one is given."""
         fold = SessionFold()
         refusals = CacheRefusals()
         for number, recorded in enumerate(self.session.turns, start=1):

@@ -222,7 +222,7 @@ def _continues(command: Command | None) -> bool:
 
 
 def _last_words(response: Response) -> str:
-    """What a cut response was saying, or how the next one goes on with it."""
+    """The last words of a cut response, or how the next response continues them."""
     for part in reversed(response.message.parts):
         if isinstance(part, Text) and part.text:
             return part.text

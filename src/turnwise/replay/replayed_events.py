@@ -57,8 +57,8 @@ from turnwise.vocab import (
 
 
 class PersonSpoke(msgspec.Struct, frozen=True, kw_only=True):
-    """What no watcher is told, as the person was there: each ask with the answer (None: nobody gave one, so the default stood),
-    or words in mid-turn. `path` names the sub-agents that lead to whoever asked."""
+    """What no watcher is told, because the person was present: each ask with its answer (None: nobody answered, so the default
+    held), or words in mid-turn. `path` names the sub-agents down to the one that asked."""
 
     asked: tuple[tuple[OneAsk, Approval | None], ...] = ()
     words: str = ""
