@@ -187,7 +187,7 @@ class Shorten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summarise(msgspec.Struct, frozen=True, kw_only=True):
-    """The messages `first` up to `end` (not included) are to be replaced by a summary, `kept` of them aside.
+    """Replace the messages from `first` up to `end` (not included) by a summary, except those in `kept`.
 
     `asks` are the messages of the request of purpose `compact`: those of the last request, so that the provider's cache
     holds for all of them, or with results shortened where they would not fit; then `instruction` as a user-role text.

@@ -132,8 +132,8 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cut: tuple[str, ...] = ()  # the tools of the cut attempts in a row, one for each
 
     def before(self, calls: Sequence[ToolCall], *, joined: Collection[str] = ()) -> LoopVerdict:
-        """Judge the calls of one response, on the guess that their results would be what they were. `joined` are the ids of cut
-        calls that were continued and do not fit their tool: attempts in vain, like the cut ones."""
+        """Judge the calls of one response, assuming that their results would be the same as before. `joined` are the ids of cut
+        calls that were continued and do not fit their tool: they count as failed attempts, like the cut ones."""
         seen = tuple([self._see(call, is_joined=call.id in joined) for call in calls])
         asked = _set_key([call.key for call in seen])
         if asked not in [step.asked for step in self.recent]:

@@ -258,7 +258,7 @@ _GIT_LETTERS = {
 
 
 def writes_or_runs(words: Sequence[Word], *, spelt: Sequence[bool]) -> bool:
-    """Whether the command has a word, not `spelt` out by whoever allowed it, with which it may write or run something."""
+    """Whether the command has a word with which it may write or run something, and which the rule did not spell out (`spelt`)."""
     if all(spelt):
         return False
     kind = _kind(words, spelt=spelt)

@@ -1,11 +1,11 @@
-"""Recovery of a response that the output limit cut: going on with it, or asking once more.
+"""Recovery of a response that the output limit cut: continue it, or ask once more.
 
-A response is taken in whole or not at all. So a cut one waits: requests for the rest continue its calls (one after the other)
-or its text, and what comes of it is one response like any other: the calls that were joined are complete, those that could not
-be are truncated and get the split notice (promises cut:continued, cut:split, cut:text-continued).
+A response is taken in whole or not at all. So a cut response waits: requests for the rest continue its calls (one after the
+other) or its text. The result is one response like any other: joined calls are complete; calls that could not be joined are
+truncated and get the split notice (promises cut:continued, cut:split, cut:text-continued).
 
-Nothing here knows of a turn, its limits or its tools: whoever asked for the response says in `Means` what may be done about it,
-sends the requests, and decides whether they are affordable.
+Nothing here knows of a turn, its limits or its tools. The caller says in `Means` what may be done about the response, sends the
+requests, and decides whether they are affordable.
 """
 
 from collections.abc import Collection
