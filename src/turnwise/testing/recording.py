@@ -439,7 +439,7 @@ class _Player:
         self._failure: NotRecorded | None = None
 
     def next_for(self, request: HttpRequest) -> RecordedExchange:
-        """The first one that is not used and was asked the same. Raises NotRecorded."""
+        """The first unused exchange with the same request. Raises NotRecorded."""
         asked = _lines_of(_recorded(request, RecordingSecrets(request, keys=(), texts=self._hide)))
         for number in self._left:
             if self._lines[number] == asked:
