@@ -122,7 +122,7 @@ class _Waiting:
         return was_waiting
 
 
-for _name in ("mcp", "client", "httpx2"):  # what they would print goes to whoever wants it, and not to the terminal
+for _name in ("mcp", "client", "httpx2"):  # their messages go to handlers that a program adds, and not to the terminal
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 MAX_ROUNDS = 10  # as often may a server ask in one call; the other clients of the protocol have the same bound
@@ -256,7 +256,7 @@ class Connection:
             has_resources=can.resources is not None,
             left_out=left_out,
         )
-        # Later versions of the protocol tell of changes only whoever subscribes: their lists are asked for again.
+        # Later versions of the protocol tell only subscribers about changes, so their lists are asked for again.
         self.is_stale = self.client.session.initialize_result is None
 
     async def call(

@@ -41,7 +41,7 @@ _Sent = TypeVar("_Sent")
 
 
 class RunningServer:
-    """One server, from `start` to `stop`. Both belong into one task. Whoever listens is told what a person should know of it.
+    """One server, from `start` to `stop`. Call both in the same task. Listeners are told what a person should know of the server.
 
     `one_turn`: it is there for a single turn, so what comes too late for that does not come at all.
     """
@@ -103,7 +103,7 @@ class RunningServer:
         self._task = asyncio.create_task(self._keep(), name=f"MCP server {self.entry.name}")
         try:
             await self._settles(self.entry.start_s)
-        except BaseException:  # whoever wanted it does so no more: nobody else would call `stop`
+        except BaseException:  # the caller gave up, and nobody else would call `stop`
             await self.stop()
             raise
 
@@ -330,7 +330,7 @@ class RunningServer:
             self._unheard = text
 
     def say(self, text: str) -> None:
-        """Tell whoever listens."""
+        """Tell all listeners."""
         for tell in tuple(self._listeners):
             tell(self._named(text))
 

@@ -292,7 +292,7 @@ class _Received:
 
     @property
     def last_context(self) -> contextvars.Context | None:
-        """Of whoever sent it: the library looks for it."""
+        """The context of the last message's sender. The library looks for this property."""
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:

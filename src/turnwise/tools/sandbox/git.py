@@ -445,7 +445,7 @@ def _named_in(file: Path, *, prefix: bytes) -> Path | None:
 
 
 def _remember(at: Path) -> dict[Path, _Entry] | None:
-    """What there is at `at` and below it; None if that is more than we can remember, or unreadable."""
+    """The entries at `at` and below it; None if they are too large to remember, or unreadable."""
     found: dict[Path, _Entry] = {}
     room = _MAX_BYTES
     try:

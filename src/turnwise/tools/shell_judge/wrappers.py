@@ -134,7 +134,7 @@ def unwrap(words: CommandWords, *, stdin: str | None) -> WrappedCommands:
 
 
 def is_read_otherwise(script: str, *, within: Sequence[str]) -> bool:
-    """Whether a shell among `within` may be one that does not read the script as bash does."""
+    """Whether a shell among `within` may read the script differently from bash."""
     names = {name.rpartition("/")[2] for name in within}
     return not names.isdisjoint(_PLAIN_SHELLS) and _BASH_ONLY.search(script) is not None
 
