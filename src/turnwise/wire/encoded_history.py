@@ -74,8 +74,8 @@ class _Mark(msgspec.Struct, frozen=True):
 class EncodedHistory:
     """The messages of the last request of a turn, encoded. Belongs to one turn, and grows no larger than its history.
 
-    What only the last request had goes with the next one that does not have it. Where a message changes that two requests
-    carried, or anything that the encoding rests on, all of it is made anew.
+    Messages that only the last request had are dropped as soon as a request does not have them. If a message of two requests
+    changes, or anything else that the encoding depends on, everything is encoded again.
     """
 
     def __init__(self) -> None:
