@@ -75,7 +75,7 @@ class ArgumentText:
         self._length = 0
         self._first = ""  # the first character that is no space
         self._careful = True  # the next piece needs a look
-        self._wholes: list[str] = []  # whole values that came before the one at hand
+        self._wholes: list[str] = []  # whole values that came before the current one
         self._held = ""  # taken, but not yet shown
         self._doubt = ""  # the last piece, while it may be an addition or a repetition
         self._begun_with = 0  # characters that the first doubtful piece began with
@@ -108,7 +108,7 @@ class ArgumentText:
         self.repairs[kind] = self._kinds[kind] = None
 
     def joined(self) -> str:
-        """The text at hand, joined; kept so."""
+        """The current text, joined, and kept in that form."""
         if len(self._pieces) != 1:
             if self._scanner is not None:
                 self._scan()
@@ -178,7 +178,7 @@ class ArgumentText:
         return text
 
     def is_whole(self) -> bool:
-        """Whether the text at hand is one whole JSON value."""
+        """Whether the current text is one whole JSON value."""
         return self._scan().whole
 
     def repeats(self, text: str) -> bool:
@@ -202,7 +202,7 @@ class ArgumentText:
         return held
 
     def _is_grown(self, text: str) -> bool:
-        """Whether the object in `text` is the one at hand and more. `{}` is left to the reading that drops it."""
+        """Whether the object in `text` is the current one, continued. `{}` is left to the reading that drops it."""
         here = _value(self.joined())
         return isinstance(here, dict) and here != {} and _extends(_value(text), cast(object, here))
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 class Activity:
     """How many parts of a turn do something: the turn itself, and each call that has been ordered and has no result yet. A part
-    rests while it waits for other parts, for a person, for time, or to be handed over. To be used in the event loop's thread."""
+    rests while it waits for other parts, for a person, for time, or to be handed over. Use it in the event loop's thread."""
 
     def __init__(self, *, on_rest: Callable[[], None]) -> None:
         """`on_rest` is told whenever nothing is done any more."""

@@ -185,7 +185,8 @@ def signal_group(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-# The mark that `turnwise mcp serve` leaves in the environment of all that its runs start, so that none of it serves again.
+# The mark that `turnwise mcp serve` leaves in the environment of all that its runs start, so that no process among them serves
+# again.
 #
 # It stops a server that is among its own MCP servers, or that a command of the model starts, from calling itself without end. A
 # program that takes the mark away is not stopped.
@@ -205,5 +206,5 @@ def enter(env: MutableMapping[str, str]) -> None:
 
 
 def passed_on(env: Mapping[str, str]) -> dict[str, str]:
-    """The mark alone, for an environment that is made anew; empty where there is none."""
+    """The mark alone, for an environment that is built from nothing; empty if there is no mark."""
     return {DEPTH: env[DEPTH]} if env.get(DEPTH) else {}

@@ -259,7 +259,7 @@ class Offers:
 
 
 class ModelsAtHand:
-    """Those of the model at hand, for the prompt's Tab."""
+    """The names for the current model's provider, for the prompt's Tab."""
 
     def __init__(self, offers: Offers, *, choice: Callable[[], Choice]) -> None:
         self._offers = offers

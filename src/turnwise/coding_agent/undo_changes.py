@@ -149,7 +149,7 @@ def _gone(journal: Journal, session: Session, *, turn: TurnRow, some: bool, fold
 
 
 class _Stores:
-    """The folders of saved copies in which a session's may lie: the session's own, that of the folder at hand, all others."""
+    """The folders of saved copies in which a session's may lie: the session's own, that of the current folder, all others."""
 
     def __init__(self, session: Session, *, folder: Path, env: Mapping[str, str]) -> None:
         own, here = (changes_folder(Path(each), env=env) for each in (given_name(session.row.folder), folder))

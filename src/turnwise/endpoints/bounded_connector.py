@@ -87,7 +87,7 @@ class ChunkedCoding:
     __slots__ = ("_awaited", "_begun", "_left", "_lost")
 
     def __init__(self) -> None:
-        self._left = 0  # bytes of what the chunk at hand says
+        self._left = 0  # bytes of the current chunk's content
         self._awaited = b""  # of its line end
         self._begun = b""  # of a length that has not come whole
         self._lost = False
@@ -218,7 +218,7 @@ class BoundedHandler(ResponseHandler):
         return data[at:]
 
     async def pump(self, take: Take, *, body: StreamReader) -> None:
-        """As `HttpReply.pump` says, of the body at hand."""
+        """As `HttpReply.pump` says, for the current body."""
         pumping = self._pumping = _Pumping(take, body, self._loop.create_future())
         self._pump_on()  # what has come before
         try:

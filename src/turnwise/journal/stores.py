@@ -36,7 +36,7 @@ class WouldWait(Exception):
 
 
 class Patience(threading.local):
-    """How long the work at hand of this thread may wait: until `ends` (monotonic), or as long as the store says (None)."""
+    """How long the current work of this thread may wait: until `ends` (monotonic), or as long as the store says (None)."""
 
     def __init__(self) -> None:
         self.may_wait = True
@@ -196,7 +196,7 @@ class JournalConnection(Protocol):
     def execute(self, sql: str, values: Values = ..., /) -> FoundRows: ...
 
 
-# SQL of a record: it says more than that what was at hand is tried again. A request that was lost is at hand as before.
+# SQL of a record: whether the record says more than that open work is tried again. A lost request stays open as before.
 PROGRESS = """(kind not in ('request_sent', 'script_began')
     and not (kind = 'request_failed' and body like '%"lost"_true}'))"""
 

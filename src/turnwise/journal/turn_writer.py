@@ -398,11 +398,11 @@ class Bookkeeper:
         self._clock = clock
         self._number = 0  # of the last request that was entered, and has not been taken back
         self._number_before = 0
-        self._program = ""  # the call whose program was at hand last
+        self._program = ""  # the call of the last program that ran
         self._early = (0, 0)  # programs, and calls of theirs, before the first request: an approval began them
 
     def go_on(self, *, program: str) -> None:
-        """Behind the requests of the turn that stand in the ledger already; `program` is the call of the one at hand."""
+        """Behind the requests of the turn that stand in the ledger already; `program` is the call of the running program."""
         own = [entry.number for entry in self.ledger.entries if entry.turn == self._config.turn_id]
         self._number_before = self._number = max(own, default=0)
         self._program = program

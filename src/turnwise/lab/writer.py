@@ -419,7 +419,7 @@ def answered(said: tuple[SentMessage, ...]) -> list[tuple[CallSeen, str]]:
 def plan_files(
     writer: Writer, *, done: list[tuple[CallSeen, dict[str, Raw]]], limit_tokens: int | None
 ) -> tuple[WantedCall, ...]:
-    """A call for each unfinished file; in pieces, one call for the next piece. A file that went wrong is begun anew."""
+    """A call for each unfinished file; in pieces, one call for the next piece. A file that went wrong begins again."""
     calls: list[WantedCall] = []
     if writer.tool is not None:
         return tuple([call for call in own_calls(writer) if not was_made(call, done=done)])

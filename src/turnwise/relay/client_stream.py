@@ -1,4 +1,4 @@
-"""The stream that a client reads: healthy events of its own family as they came, everything else written anew.
+"""The stream that a client reads: healthy events of its own family as they came, everything else rewritten.
 
 What can still turn out otherwise waits. A finish reason waits for the end of the stream: only then is known whether that word is
 true. So does what follows a lost piece: it may come again, or the next response may go on from before it. So does an error of the
@@ -81,7 +81,7 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class _Silent(msgspec.Struct, frozen=True):
-    """One event that was not sent yet: its bytes, what of it goes out written anew, and whether that is closed by its bytes."""
+    """One event that was not sent yet: its bytes, the part of it that is rewritten, and whether that is closed by its bytes."""
 
     raw: bytes
     frames: Sequence[Frame] = ()
@@ -234,7 +234,7 @@ class ClientStream:
         return b""
 
     def _flush(self) -> bytes:
-        """What waited: as it came, or, where something of it was not healthy, written anew."""
+        """What waited: as it came, or, if something in it was not healthy, rewritten."""
         silent, self._silent = self._silent, []
         if not self._passes:
             return b"".join(map(self._written, silent))
@@ -346,7 +346,7 @@ class ClientStream:
         out = b"".join([self._flush(), *told])
         return out if any(mark in one.raw for one in held) else out + last
 
-    # -- written anew ------------------------------------------------------------------------------------------------
+    # -- rewritten events ------------------------------------------------------------------------------------------------
 
     def _write(self, frames: Sequence[Frame]) -> bytes:
         self._catch_up()

@@ -1,7 +1,7 @@
 """A recorded session with stand-ins for its secrets, which replays to the same commands with the same stand-ins.
 
-What was computed of a secret is computed anew: the digest of what a person allowed, the hash of a request's body. Otherwise
-today's machine would not find what the person answered, and a short secret could be tried out on the hash.
+Values that were computed from a secret are computed again: the digest of what a person allowed, the hash of a request's body.
+Otherwise today's machine would not find what the person answered, and a short secret could be tried out on the hash.
 """
 
 import os

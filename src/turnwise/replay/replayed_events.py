@@ -88,7 +88,7 @@ class TurnTeller:
         self._told = 0  # messages that the turn has added, whose results were told
         self._unanswered: dict[str, ToolCall] = {}
         self._began: dict[str, float] = {}  # calls that have started, by id
-        self._sent_s: float | None = None  # when the request at hand left
+        self._sent_s: float | None = None  # when the current request left
         self._was_sent = False  # the last request was told as started
         # Those that have not been told.
         self._children = [(call_id, child) for call_id, child in player.recorded.children]

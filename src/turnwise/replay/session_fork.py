@@ -93,7 +93,7 @@ def _whole(player: TurnPlayer) -> _Copy:
 def _up_to(step: int | None, *, player: TurnPlayer, earlier: Carried) -> _Copy:
     """The turn up to the end of that step, or all of it."""
     records: list[JournalRecord] = []
-    seen = whole = 0  # the step at hand; so many records end with the last whole one
+    seen = whole = 0  # the current step; so many records end with the last whole one
     for played in player.play():
         records.append(played.entry.record)
         if (now := step_of(played.after)) > seen:

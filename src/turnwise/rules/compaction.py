@@ -20,7 +20,7 @@ from turnwise.vocab.hidden_characters import says_something
 # Tool results of bounded size: limited when they enter, shortened when they are old, and read back by page.
 #
 # A shortened result keeps its head, its tail and a handle: the id of its call, by which the tool `read_result` gives the rest.
-# The whole result is an event of the turn's journal, so it is at hand wherever the turn is; nothing is stored twice.
+# The whole result is an event of the turn's journal, so it is available wherever the turn is; nothing is stored twice.
 
 
 READ_RESULT = ToolSpec(

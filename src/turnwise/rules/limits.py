@@ -632,8 +632,8 @@ def forecast(
     """What comes next, guessed from what was: a step like the longest so far, and an answer of `answer_tokens`.
 
     `prompt_tokens` are those of the next request (`prompt_tokens_of`); a step's response, and some of what it brings, is part of
-    the prompt after it, and our own words are part of an answer's.
-    `price` is the row of the model that is asked; `is_billed`: a request of the step at hand was billed already.
+    the prompt after it, and our own words are part of an answer's. `price` is the row of the model that is asked; `is_billed`: a
+    request of the current step was billed already.
     """
 
     def cost_of(one: Spent, *, is_billed: bool) -> Spent:

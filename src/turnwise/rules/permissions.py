@@ -436,7 +436,7 @@ def _by_command_rules(
 
 
 def _in_order(rules: tuple[PermissionRule, ...]) -> Iterator[PermissionRule]:
-    """As they are read: the denials of a layer last, so that none of its other rules loosens them."""
+    """As they are read: the denials of a layer last, so that no other rule of the layer weakens them."""
     for _, layer in groupby(rules, key=lambda rule: rule.source):
         denials: list[PermissionRule] = []
         for rule in layer:

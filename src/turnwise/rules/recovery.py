@@ -78,15 +78,15 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Continuing(msgspec.Struct, frozen=True, kw_only=True):
-    """A cut response that is being continued. `place` is that of the call at hand among the response's parts (None: its
-    text), `waiting` are those of the cut calls after it, `grown` the texts of those that are whole."""
+    """A cut response that is being continued. `place` is that of the current call among the response's parts (None: its text),
+    `waiting` are those of the cut calls after it, `grown` the texts of those that are whole."""
 
     response: Response
     request: Request  # what gave it
     held: SplitText
     place: int | None = None
     waiting: tuple[int, ...] = ()
-    rounds: int = 1  # requests that the part at hand takes
+    rounds: int = 1  # requests that the current part takes
     grown: dict[int, str] = {}
     repairs: tuple[Repair, ...] = ()
 
@@ -173,7 +173,7 @@ def take_reply(state: Continuing, *, reply: Response, limit_tokens: int | None) 
 
 
 def give_up(state: Continuing, *, why: str, so_far: str | None = None) -> Continuing | Settled:
-    """Leave the part at hand as it is, a text as far as it came, and take the next one."""
+    """Leave the current part as it is, a text as far as it came, and take the next one."""
     call = state.call
     where = "answer" if call is None else f"call {call.id}"
     state = _with_repairs(state, (Repair("continuation_refused", where, why),))

@@ -13,10 +13,10 @@ without a finish reason, or whose every call and text has its own end, is whole,
 say otherwise. A failure of the provider or of the
 connection is none of this: that request is made again (promise cut:not-blamed).
 
-Where a prefix can be had: wherever the arguments came as text. Chat Completions and Responses always; Anthropic's stream,
-whose text stops before the parameter at hand unless the tool streams eagerly (docs.anthropic.com, "Fine-grained tool
-streaming"). Bodies of Anthropic and Gemini, and Gemini's streams, hand out an object: one that looks whole may hold just the
-keys that happened to be whole, and its JSON is no beginning of what the model wrote.
+Where a prefix can be had: wherever the arguments came as text. Chat Completions and Responses always; Anthropic's stream, whose
+text stops before the current parameter unless the tool streams eagerly (docs.anthropic.com, "Fine-grained tool streaming").
+Bodies of Anthropic and Gemini, and Gemini's streams, hand out an object: one that looks whole may hold just the keys that
+happened to be whole, and its JSON is no beginning of what the model wrote.
 """
 
 import msgspec

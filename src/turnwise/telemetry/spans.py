@@ -323,7 +323,7 @@ class TurnTrace:
 
     @contextlib.contextmanager
     def around(self) -> Generator[None]:
-        """The turn runs in it, as a child of the span at hand."""
+        """The turn runs in it, as a child of the current span."""
         self._safely(self._begin, get_current())
         token = None if self._run is None else attach(self._run.inside)
         error: BaseException | None = None

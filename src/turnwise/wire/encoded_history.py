@@ -34,7 +34,7 @@ class Items(Protocol):
 
 
 class Adapted(msgspec.Struct, frozen=True):
-    """A setting that went up otherwise than it was asked for. `setting`: our word for it, or the field's name."""
+    """A setting that was sent in another form than it was asked for. `setting`: our word for it, or the field's name."""
 
     setting: str
     because: str
@@ -59,8 +59,8 @@ class CallFrame(msgspec.Struct, frozen=True, kw_only=True):
 
 Written = tuple[bytes, int, tuple[tuple[int, int], ...], int | None]
 """A body; how many of its first bytes are those of the body before it; where its cache marks begin and end, which are left out of
-the other two counts; and the first byte at which it goes on otherwise than the body before it, None where it begins with all
-messages of that one."""
+the other two counts; and the first byte that differs from the body before it, None where it begins with all messages of that
+one."""
 
 
 class _Mark(msgspec.Struct, frozen=True):

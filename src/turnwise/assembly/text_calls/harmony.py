@@ -1,4 +1,4 @@
-"""Harmony, in which gpt-oss writes: messages, each with a header that says whose it is, on which channel and to whom.
+"""Harmony, in which gpt-oss writes: messages, each with a header that says its author, its channel and its recipient.
 
 `<|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{..}<|call|>`. The channel `analysis` is
 reasoning; `final` and `commentary` are the answer; a message to a tool is a call. Servers take away some of the marks, so a

@@ -667,7 +667,7 @@ class TextReader:
         return rest
 
     def _no_block(self, text: str, events: list[TextEvent], *, found: BlockReading) -> str:
-        """The marker was words; what follows it is looked at anew, but for values that were read already."""
+        """The marker was words; what follows it is read again, except for values that were read already."""
         assert self._syntax is not None
         end = max(len(self._syntax.marker), found.values_end)
         marker, rest = text[:end], text[end:] + self._held.halves

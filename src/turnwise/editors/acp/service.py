@@ -495,7 +495,7 @@ class EditorService:
     async def _again(
         self, id: str, *, folder: "Path", mcp_servers: list[Any] | None
     ) -> tuple[EditorSession, Session | None]:
-        """The session opened anew, and what the journal has of it."""
+        """The session, opened again, and what the journal has of it."""
         opened = self._sessions.get(id)
         async with contextlib.nullcontext() if opened is None else opened.alone():
             found = self._found(id)

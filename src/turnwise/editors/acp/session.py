@@ -273,9 +273,9 @@ class EditorSession:
         self._turns = 0
         self._is_closed = False
         self._busy = asyncio.Lock()  # a turn, a slash command or a change of the place: never two of them
-        self._asked: list[_Turn] = []  # the one at hand, and those that wait for the end of cancelled ones
+        self._asked: list[_Turn] = []  # the current one, and those that wait for the end of cancelled ones
         self._command: asyncio.Task[Sequence[str]] | None = None
-        self._run: Run | None = None  # of the turn at hand
+        self._run: Run | None = None  # of the current turn
         self._notes: list[str] = []
         self._teller: EditorTeller | None = None
         self.place = self._furnished()
@@ -336,7 +336,7 @@ class EditorSession:
             self._command.cancel()
 
     def close(self) -> None:
-        """What is at hand is cancelled, and nothing further begins."""
+        """The current work is cancelled, and nothing further begins."""
         self._is_closed = True
         self.cancel()
 

@@ -1,4 +1,4 @@
-"""The journal's database on PostgreSQL: one connection, used by one thread at a time, made anew where it was lost.
+"""The journal's database on PostgreSQL: one connection, used by one thread at a time, and opened again if it was lost.
 
 A pen in an event loop uses it in a thread of the store's (`store_thread.py`): the server may say nothing for seconds.
 Every wait is bounded (`connection.Waits`). If a connection is lost, it is unknown whether its last statement

@@ -136,7 +136,7 @@ class RunningServer:
             async with Watchdog(self._clock, total_s=REFRESH_S):
                 await connection.relist()
         except SessionForgotten:
-            await self._looks_again(min(REFRESH_S, self.entry.start_s))  # the new session lists them anew
+            await self._looks_again(min(REFRESH_S, self.entry.start_s))  # the new session lists them again
         except Overdue:
             self.say(f"it did not list its tools within {REFRESH_S:g} s: they are those of before")
         except Exception as error:  # noqa: BLE001 (whatever a server's answer makes of the library)
@@ -210,7 +210,7 @@ class RunningServer:
         )
 
     async def _ready(self) -> "Connection":
-        """The open connection, waited for where it is being opened anew. Raises ToolFault."""
+        """The open connection; it waits while the connection is being opened again. Raises ToolFault."""
         if self._connection is None:
             await self._looks_again(self.entry.start_s)
         if self._connection is None:

@@ -36,7 +36,7 @@ class _Kept(msgspec.Struct, kw_only=True):
 class ServerTrust:
     """What is kept, in one file. Raises CallerError where it cannot be read or written.
 
-    The file is read anew before each change: another process may have written to it in the meantime.
+    The file is read again before each change: another process may have written to it in the meantime.
     """
 
     def __init__(self, path: Path) -> None:

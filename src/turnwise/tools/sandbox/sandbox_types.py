@@ -33,7 +33,7 @@ UNASKED_PROCESSES = 512
 UNASKED_SCRATCH = 512 * MiB
 # A test run with 64 workers whose libraries start a thread for each processor. A fork bomb passes it within a second.
 ALLOWED_PROCESSES = 4096
-_ALLOWED_OF_MEMORY = 0.9  # beyond that the kernel chooses whom it ends: turnwise or the user's editor, too
+_ALLOWED_OF_MEMORY = 0.9  # beyond that the kernel chooses which process to end: turnwise or the user's editor, too
 
 # What programs say when a limit of the kernel refuses them more, by the word that the keeper has for the bound.
 _REFUSED = {

@@ -49,7 +49,7 @@ UndoOutcome = Literal["restored", "recreated", "removed", "unchanged", "kept"]
 
 
 class Undone(msgspec.Struct, frozen=True, kw_only=True):
-    """What taking back does to one file: `restored` (it gets its old content), `recreated` (it was deleted and is made anew),
+    """What taking back does to one file: `restored` (it gets its old content), `recreated` (it was deleted and is created again),
     `removed` (the change made it), `unchanged` (it is as it was before), `kept` (it is left as it is, and `why`; `saved` names
     the copy of its old content)."""
 

@@ -1,8 +1,8 @@
 """The stream of the Messages API -> frames.
 
-Blocks are named by their content index. A second `message_start` begins anew (the assembler forgets what came). Block
-kinds without a word of ours become ProviderItems, whole and in place.
-Source: API docs, "Streaming Messages"; anthropic-python 2.12, lib/streaming/_beta_messages.py (`accumulate_event`).
+Blocks are named by their content index. A second `message_start` begins again (the assembler forgets what came). Block kinds
+without a word of ours become ProviderItems, whole and in place. Source: API docs, "Streaming Messages"; anthropic-python 2.12,
+lib/streaming/_beta_messages.py (`accumulate_event`).
 """
 
 import msgspec

@@ -216,7 +216,7 @@ class ChunkReader:
 
     @property
     def _number(self) -> int:
-        """Of the chunk at hand, for people."""
+        """The number of the current chunk, for people."""
         return self.repeats.chunks + self._others
 
     def read(self, text: bytes, frames: list[Frame]) -> None:
