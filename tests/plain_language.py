@@ -59,6 +59,10 @@ PATTERNS = {
     "`at hand` in place of `current`": r"(?<!results )(?<!facts )\bat hand\b",
     # Not the name of a field, nor the end of a quoted line.
     "`anew` in place of `again`": r"(?<!`)\banew\b(?![`\"])",
+    # Not the value None, an option's `none`, nor two fixed phrases.
+    "`is none` in place of `is not one`": (
+        r"(?<!there )(?<!choice )(?<!`-` )\b(?:is|are|was|were) (?-i:none)\b(?! the wiser| of their business)"
+    ),
     "`so that none`": r"\bso that none\b",
     "`within it` in place of `inside this block`": r"(?:^|[.:] )within it, ",
     "`to be called` as an order": r"(?:^|[.;:] )to be (?:called|used|awaited)\b",
@@ -67,6 +71,12 @@ PATTERNS = {
     "`the chair` in place of `the turn machine`": r"\bthe chair\b",
 }
 
+_STOOD = [
+    (phrase, f"stood: {phrase}", re.compile(rf"\b{re.escape(phrase)}\b", re.IGNORECASE))
+    for phrase in STOOD.split("\n")
+    if phrase
+]
+_PATTERNS = [(name, re.compile(one, re.IGNORECASE)) for name, one in PATTERNS.items()]
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
@@ -74,8 +84,9 @@ _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 def hard_words(text: str) -> list[str]:
     """Each place with such wording, with the words around it. Code blocks and comments are not looked at."""
     plain = " ".join(_FENCE.sub(" ", _COMMENT.sub(" ", text)).split())
-    found = [(at, f"stood: {phrase}") for phrase in STOOD.split("\n") if phrase for at in _places(phrase, plain)]
-    found += [(hit.start(), name) for name, one in PATTERNS.items() for hit in re.finditer(one, plain, re.IGNORECASE)]
+    lower = plain.lower()
+    hard = [(name, one) for phrase, name, one in _STOOD if phrase in lower]
+    found = [(hit.start(), name) for name, one in (*hard, *_PATTERNS) for hit in one.finditer(plain)]
     return [f"{name}: ...{plain[max(0, at - 40) : at + 60]}..." for at, name in sorted(found)]
 
 
@@ -106,7 +117,3 @@ def _is_alone(comment: tokenize.TokenInfo) -> bool:
 
 def _joined(comments: list[tokenize.TokenInfo]) -> str:
     return "\n".join([one.string.lstrip("# ") for one in comments])
-
-
-def _places(phrase: str, text: str) -> list[int]:
-    return [hit.start() for hit in re.finditer(rf"\b{re.escape(phrase)}\b", text, re.IGNORECASE)]

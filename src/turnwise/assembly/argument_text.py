@@ -456,7 +456,7 @@ def _nothing(repair: str | None) -> SettledArguments:
 
 
 def says_nothing(text: str) -> bool:
-    """Whether these arguments are none: servers send such where the real ones follow, or got lost on the way."""
+    """Whether these arguments are empty: servers send such arguments if the real ones follow, or got lost on the way."""
     return text.strip(SPACE) in ("", "null") or _is_empty_object(text)
 
 

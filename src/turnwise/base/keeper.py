@@ -489,7 +489,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def _numbers(path: str, names: tuple[bytes, ...]) -> dict[bytes, int]:
-    """The numbers behind these names in a file of /proc; those of a process that has ended are none."""
+    """The numbers behind these names in a file of /proc; empty for a process that has ended."""
     found: dict[bytes, int] = {}
     with _Suppressed(OSError), open(path, "rb") as file:  # noqa: PTH123
         for line in file:

@@ -153,7 +153,7 @@ def _start(
 
 
 def _guard(descriptors: Sequence[int]) -> str:
-    """The script of the guard, whose pipe gets a number that is none of `descriptors`."""
+    """The script of the guard, whose pipe gets a number that is not among `descriptors`."""
     return _GUARDED.format(n=next(number for number in _DESCRIPTORS if number not in descriptors))
 
 

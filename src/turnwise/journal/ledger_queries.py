@@ -116,7 +116,7 @@ class ExactSum:
         self._sum = ZERO
 
     def step(self, amount: str | None, times: int = 1) -> None:
-        """An amount that is none makes the sum none: `LedgerReader` says which it was."""
+        """An invalid amount makes the sum invalid: `LedgerReader` says which it was."""
         if amount is not None and self._sum.is_finite():
             self._sum = add(self._sum, EXACT.multiply(_amount(amount), Decimal(times)))
 

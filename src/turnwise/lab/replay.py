@@ -50,7 +50,7 @@ class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unexpected(Exception):
-    """A request that is none of the recorded ones; the text is the difference to the nearest."""
+    """A request that is not among the recorded ones; the text is the difference to the nearest."""
 
 
 def load_recording(path: Path) -> RecordedConversation:

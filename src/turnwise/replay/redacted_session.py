@@ -26,7 +26,7 @@ from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
 from turnwise.turn.machine import SessionFold
 from turnwise.vocab import Message, Response, Text, ToolCall
 
-# All texts in a value made of structs: seen, or changed. Words of a closed list (`Literal`, enums, tags) are none.
+# All texts in a value made of structs: seen, or changed. Words of a closed list (`Literal`, enums, tags) do not count.
 
 
 AnyValue = TypeVar("AnyValue")

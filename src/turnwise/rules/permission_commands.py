@@ -302,7 +302,7 @@ def _may_write(words: Sequence[Word], *, at: int, kind: Writing) -> bool:
 
 
 def _option(text: str, *, kind: Writing) -> str:
-    """The listed option that the word is or may be short for; empty where it is none."""
+    """The listed option that the word is or may be short for; empty if it is no such option."""
     given = text.partition("=")[0]
     if given in kind.exact:
         return given

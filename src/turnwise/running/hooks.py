@@ -209,8 +209,8 @@ class Hooks:
         return tuple([point for point in waited if point in given])
 
     async def run(self, order: RunHooks, *, run: RunAtHand | None = None) -> tuple[HookOutcome, ...]:
-        """The answers of the hooks at one point about `run`. Several calls are checked at the same time, the hooks of one call
-        one after the other."""
+        """The answers of the hooks at one point; `run` is for their contexts. Several calls are looked at together, the hooks of
+        one call one after the other."""
         match order.point:
             case "before_tool":
                 found = await asyncio.gather(*[self._before(plan, order=order, run=run) for plan in order.calls])

@@ -65,7 +65,7 @@ class RecordedResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     is_delimited: bool = True
 
     def content(self) -> bytes:
-        """The body. Raises ValueError for base64 that is none."""
+        """The body. Raises ValueError for invalid base64."""
         return base64.b64decode(self.body_base64, validate=True) if self.body_base64 else self.body.encode()
 
     def chunks(self) -> list[bytes]:

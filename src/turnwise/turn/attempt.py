@@ -109,8 +109,8 @@ def _sought_calls(known: Known, request: Request) -> SoughtCalls | None:
 
 
 # A server that ends its stream in good order without a finish reason did so on purpose, or because a gateway told it to. One time
-# may be chance, unless the response fills half the output limit. After that the model continues from what has come, or is told at
-# once to write less.
+# may be chance, unless the response fills half the output limit. After that the model continues from what has come, or is told to
+# write less in one response.
 SILENT_ENDS = 2
 DROPPED = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of the response")
 LOST_PIECE = Fault(kind=FaultKind.DISCONNECTED, message="a piece of the response could not be read")

@@ -179,7 +179,8 @@ class EncodedHistory:
         return behind
 
     def _before(self, frame: CallFrame, *, common: int) -> "_Before | None":
-        """The body before up to its last message, from where it may be another one than the next; None where it is none."""
+        """The body before up to its last message, from where it may be another one than the next; None if there is no such
+        body."""
         last, shared = self._last, self._shared
         if last is None or shared is None:
             return None

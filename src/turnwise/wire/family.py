@@ -144,7 +144,7 @@ MODULES = {
 
 @functools.cache
 def family(name: str) -> Family:
-    """Raises KeyError for a name that is none of MODULES."""
+    """Raises KeyError for a name that is not in MODULES."""
     found = importlib.import_module(MODULES[name]).FAMILY
     assert isinstance(found, Family)
     return found

@@ -559,7 +559,7 @@ class TextReader:
         self._at, self._drops_blank = _At.START, True
 
     def _next_message(self, text: str, events: list[TextEvent]) -> str | None:
-        """What stands behind the header that the block turned out to be; None where it is none."""
+        """What stands behind the header that the block turned out to be; None if the block is not a header."""
         assert self._syntax is not None
         if self._syntax.name != "harmony" or self._surroundings.is_shown:
             return None

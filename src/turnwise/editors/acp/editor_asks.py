@@ -73,7 +73,7 @@ class AskMeans(msgspec.Struct, frozen=True, kw_only=True):
 
 class EditorApprover:
     """Puts one ask after the other to the editor. What was allowed always is not asked again: `policy` holds it, for further
-    turns. An answer that is none of those offered is a no."""
+    turns. An answer that was not offered is a no."""
 
     def __init__(
         self,

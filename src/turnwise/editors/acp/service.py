@@ -608,7 +608,7 @@ def _updates_of_history(message: Message, *, workspace: WorkspacePaths) -> Itera
 
 
 async def serve(*, given: Given, journal: Journal, clock: Clock, env: Mapping[str, str]) -> None:
-    """On this process's own pipes. Raises CallerError where they are none."""
+    """On this process's own pipes. Raises CallerError if its standard streams are not pipes."""
     pipe = await own_pipes(clock=clock)
     with ended_by_signals(pipe.end):
         await serve_over(pipe, given=given, journal=journal, clock=clock, env=env)

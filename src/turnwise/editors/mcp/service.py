@@ -208,7 +208,7 @@ def _plain(arguments: object) -> object:
     return None if is_deeper(value, than=MAX_LEVELS) else value
 
 
-# Messages of a client over two pipes, a line each: bounded, and answered here where they are none.
+# Messages of a client over two pipes, a line each: bounded, and answered here if they are not messages.
 
 
 # Where libraries write it: before the arguments, or at the very end.
@@ -264,7 +264,7 @@ class _Doors:
             await self._refuse_unread(line)
             return None
         match message:
-            case JSONRPCNotification() if _has_id(line):  # a request whose id is none
+            case JSONRPCNotification() if _has_id(line):  # a request with an invalid id
                 await self._door.refuse(INVALID_REQUEST, "`id` must be a text or a whole number")
                 return None
             case JSONRPCRequest(id=id):
@@ -490,7 +490,7 @@ async def _asked(context: ClientContext, question: Question, *, run: ServedRun) 
         return
     try:
         question.answer(elicited.result())
-    except (MCPError, ValidationError):  # it has no person, or its answer is none
+    except (MCPError, ValidationError):  # it has no person, or its answer is invalid
         question.answer(ElicitResult(action="cancel"))
 
 
@@ -516,7 +516,7 @@ def _can_ask(can: ClientCapabilities | None) -> bool:
 
 
 async def serve(means: ServeMeans) -> None:
-    """On this process's own pipes. Raises CallerError where they are none."""
+    """On this process's own pipes. Raises CallerError if its standard streams are not pipes."""
     reader, writer = await own_streams(started=STARTED)
     pipe = LinePipe(reader, writer, clock=means.clock, whose="the client")
     with ended_by_signals(pipe.end):

@@ -161,7 +161,7 @@ class Connection:
         self.is_forgotten = False  # the server knows the session no more
         self._client: Client | None = None
         self._lost = ""
-        self._status = 0  # of the last answer over HTTP that was none
+        self._status = 0  # of the last failed request over HTTP
         self._at_work: list[CallAtServer] = []
         self._turns: list[str] = []  # of all requests at work; "" is that of one outside of any run, such as a prompt's
         self._left: dict[str, float] = {}  # when the last call of a turn was given up, by the turn's id

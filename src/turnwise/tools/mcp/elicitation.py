@@ -158,7 +158,7 @@ def _is_too_long(*texts: str) -> bool:
 
 
 def _read(text: str, field: Mapping[str, object], *, options: Mapping[str, str]) -> FieldValue:
-    """The typed value, None where the text is none."""
+    """The typed value; None if the text is not such a value."""
     kind = field.get("type", "string")
     chosen = options.get(text, text)
     if kind == "boolean":

@@ -226,7 +226,7 @@ def _sandbox_of(command: ServerCommand) -> Sandbox:
 
 
 def checked_sandbox(found: Sandbox, *, command: ServerCommand) -> Sandbox:
-    """The sandbox that was found. Raises CallerError where it is none, and the server may not run without."""
+    """The sandbox that was found. Raises CallerError if there is no sandbox and the server must not run without one."""
     if command.is_confined and found.kind == "none":
         raise CallerError("no sandbox works on this machine, and it may be another program each time")
     return found
@@ -365,8 +365,8 @@ async def http_streams(
 ) -> AsyncGenerator[TransportStreams]:
     """Streams of messages over HTTP. What waits for an answer has a deadline of its own, so reading has none here.
 
-    `gone` is told why nothing comes any more, `refused` the status of each answer that is none. No redirect is followed: the
-    headers are for this address.
+    `gone` is told why nothing comes any more, `refused` the status of each failed request. No redirect is followed: the headers
+    are for this address.
     """
     meter = UnaskedMeter(clock)
     forgotten: set[object] = set()

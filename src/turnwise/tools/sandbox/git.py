@@ -406,7 +406,7 @@ class GitGuard:
 
 
 def _first_no_folder(folder: Path, *, base: Path) -> Path | None:
-    """On the way from `base` to the folder in it, both included, the first that is none, or is a link to one."""
+    """On the way from `base` to the folder in it, both included, the first that is not a folder, or is a link to one."""
     way = [folder, *folder.parents]
     return next((one for one in reversed(way[: way.index(base) + 1]) if not _is_folder(one)), None)
 

@@ -58,7 +58,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     program: str = ""
     sizes: bool = False  # bubblewrap can make file systems of a fixed size (0.7 or later)
     landlock: int = 0
-    why: str = ""  # it is none, where nobody asked for that
+    why: str = ""  # why there is no sandbox, although nobody asked for none
 
     def wrap(
         self,

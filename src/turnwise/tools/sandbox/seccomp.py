@@ -112,8 +112,8 @@ _CHANGING_BY_IOCTL = (
 class RefusedSystemCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call refused with `error`: always, or by what an argument's masked low 32 bits are.
 
-    Refused where they are one of `values`; with `unless`, where they are none of them; with `any_bit`, where one is set.
-    The kernel takes the judged arguments as 32 bits or has no flag above them. With `asks` the keeper decides.
+    Refused where they are one of `values`; with `unless`, if they are not among them; with `any_bit`, where one is set. The
+    kernel takes the judged arguments as 32 bits or has no flag above them. With `asks` the keeper decides.
     """
 
     call: str

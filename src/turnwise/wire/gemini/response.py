@@ -216,7 +216,7 @@ class GeminiStreamEncoder:
 
 
 def is_sendable(call: ToolCall) -> bool:
-    """Gemini hands out objects: what is none cannot be sent."""
+    """Gemini hands out objects: anything else cannot be sent."""
     return call.free_form or is_json_object(call.arguments.strip())
 
 

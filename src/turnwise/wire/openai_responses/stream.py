@@ -226,7 +226,7 @@ class FastDeltas:
         return 1
 
     def _take_first(self, value: bytes, frames: list[Frame], *, is_plain: bool) -> bool:
-        """A piece that may go elsewhere than the one before. False where it is none, or not the next event, and nothing was
+        """A piece that may go elsewhere than the one before. False if it is not a piece, or not the next event, and nothing was
         taken."""
         self._usual = None
         if len(value) > LONG_BYTES:
