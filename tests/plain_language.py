@@ -1,9 +1,13 @@
 """Wording that a reader has to read twice, after `STYLE.md`: what stood before, and patterns of the same kind.
 
-Looked for in public docstrings, README, docs/library.md and the help of the command line (tests/test_public_names.py).
+Looked for in all docstrings and comments, README, docs/library.md and the help of the command line (tests/test_public_names.py).
 """
 
+import ast
+import io
 import re
+import tokenize
+from collections.abc import Iterator
 
 # The left column of STYLE's table, and phrases of its sentences that would be wrong anywhere.
 STOOD = """
@@ -51,8 +55,28 @@ PATTERNS = {
     "`what there is`": r"\bwhat there is\b",
     "`in vain`": r"\bin vain\b",
     "`else so`": r"\belse so\b",
+    # "The results at hand" is usual English.
+    "`at hand` in place of `current`": r"(?<!results )(?<!facts )\bat hand\b",
+    # Not the name of a field, nor the end of a quoted line.
+    "`anew` in place of `again`": r"(?<!`)\banew\b(?![`\"])",
+    # Not the value None, an option's `none`, nor two fixed phrases.
+    "`is none` in place of `is not one`": (
+        r"(?<!there )(?<!choice )(?<!`-` )\b(?:is|are|was|were) (?-i:none)\b(?! the wiser| of their business)"
+    ),
+    "`so that none`": r"\bso that none\b",
+    "`within it` in place of `inside this block`": r"(?:^|[.:] )within it, ",
+    "`to be called` as an order": r"(?:^|[.;:] )to be (?:called|used|awaited)\b",
+    "`otherwise than`": r"\botherwise than\b",
+    "`what is to`": r"\bwhat (?:is|are) to\b",
+    "`the chair` in place of `the turn machine`": r"\bthe chair\b",
 }
 
+_STOOD = [
+    (phrase, f"stood: {phrase}", re.compile(rf"\b{re.escape(phrase)}\b", re.IGNORECASE))
+    for phrase in STOOD.split("\n")
+    if phrase
+]
+_PATTERNS = [(name, re.compile(one, re.IGNORECASE)) for name, one in PATTERNS.items()]
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
@@ -60,10 +84,36 @@ _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 def hard_words(text: str) -> list[str]:
     """Each place with such wording, with the words around it. Code blocks and comments are not looked at."""
     plain = " ".join(_FENCE.sub(" ", _COMMENT.sub(" ", text)).split())
-    found = [(at, f"stood: {phrase}") for phrase in STOOD.split("\n") if phrase for at in _places(phrase, plain)]
-    found += [(hit.start(), name) for name, one in PATTERNS.items() for hit in re.finditer(one, plain, re.IGNORECASE)]
+    lower = plain.lower()
+    hard = [(name, one) for phrase, name, one in _STOOD if phrase in lower]
+    found = [(hit.start(), name) for name, one in (*hard, *_PATTERNS) for hit in one.finditer(plain)]
     return [f"{name}: ...{plain[max(0, at - 40) : at + 60]}..." for at, name in sorted(found)]
 
 
-def _places(phrase: str, text: str) -> list[int]:
-    return [hit.start() for hit in re.finditer(rf"\b{re.escape(phrase)}\b", text, re.IGNORECASE)]
+def notes_in(source: str) -> Iterator[tuple[int, str]]:
+    """Each docstring of a Python source, also one behind a value, and each comment, with its line. Comments on lines of their own
+    are one text as long as no other line parts them.
+    """
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield node.lineno, text
+            case _:
+                pass
+    comments = [one for one in tokenize.generate_tokens(io.StringIO(source).readline) if one.type == tokenize.COMMENT]
+    block: list[tokenize.TokenInfo] = []
+    for one in comments:
+        if block and not (_is_alone(one) and _is_alone(block[-1]) and one.start[0] == block[-1].start[0] + 1):
+            yield block[0].start[0], _joined(block)
+            block = []
+        block.append(one)
+    if block:
+        yield block[0].start[0], _joined(block)
+
+
+def _is_alone(comment: tokenize.TokenInfo) -> bool:
+    return comment.line.lstrip().startswith("#")
+
+
+def _joined(comments: list[tokenize.TokenInfo]) -> str:
+    return "\n".join([one.string.lstrip("# ") for one in comments])

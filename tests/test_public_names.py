@@ -14,7 +14,7 @@ import pytest
 
 import turnwise
 import turnwise.testing
-from plain_language import hard_words
+from plain_language import hard_words, notes_in
 from turnwise.terminal.group import group
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -131,6 +131,37 @@ def test_public_docstrings_read_easily() -> None:
     assert found == []
 
 
+def test_every_docstring_and_comment_reads_easily() -> None:
+    """Those of private functions too: a contributor reads them first. None has the wording that STYLE's table replaces."""
+    source = Path(turnwise.__file__).parent
+    found = [
+        f"{path.relative_to(source).as_posix()}:{line}: {one}"
+        for path in sorted(source.rglob("*.py"))
+        for line, text in sorted(notes_in(path.read_text(encoding="utf-8")))
+        for one in hard_words(text)
+    ]
+    assert found == []
+
+
+def test_docstrings_and_comments_are_found_with_their_lines() -> None:
+    """Docstrings of modules, classes, functions and values; comments of several lines as one; no other string."""
+    source = (
+        '"""One."""\nA = 1\n"""Two."""\n# Three,\n# whole.\nB = "not this"  # four\n# five\n\n# six\n'
+        'class C:\n    """Seven."""\n    def f(self) -> str:\n        """Eight.\n\n        More."""\n        return "nor this"\n'
+    )
+    notes = {line: " ".join(text.split()) for line, text in notes_in(source)}
+    assert notes == {
+        1: "One.",
+        3: "Two.",
+        4: "Three, whole.",
+        6: "four",
+        7: "five",
+        9: "six",
+        11: "Seven.",
+        13: "Eight. More.",
+    }
+
+
 PLAIN_PAGES = ("library", "reference", "crashes", "tools", "losses", "workers", "limits", "scripts")
 
 
@@ -170,6 +201,10 @@ def help_texts() -> Iterator[tuple[str, str]]:
         "Nor is it hidden.",
         "over both stand the session",
         "where turnwise knows\nit not",
+        "the call at\nhand",
+        "A pen is made anew.",
+        "Within it, a tool has no time.",
+        "To be called in the loop's thread.",
     ],
 )
 def test_hard_wording_is_found_across_lines_and_capitals(sentence: str) -> None:

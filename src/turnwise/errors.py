@@ -89,7 +89,7 @@ class JournalRefused(CallerError):
 
 
 class JournalFailed(CallerError):
-    """Raised before a turn begins. A turn at hand ends with a result instead, whose stop reason is `journal_failed`."""
+    """Raised before a turn begins. A running turn ends with a result instead, whose stop reason is `journal_failed`."""
 
 
 class JournalDamaged(JournalFailed):

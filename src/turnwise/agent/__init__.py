@@ -1,1 +1,1 @@
-"""What users touch: the library and the command line."""
+"""The library that users import: agents, runs, tools and results."""

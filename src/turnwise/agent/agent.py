@@ -148,7 +148,7 @@ class Agent(Generic[Deps, Output]):
         self._opens = ""
         self._open = KeptOpen()
 
-    if not TYPE_CHECKING:  # to a type checker they do not exist
+    if not TYPE_CHECKING:  # type checkers do not see these names
 
         def __getattr__(self, name: str) -> object:
             raise AttributeError(REMOVED.get(name) or f"`Agent` has no attribute `{name}`")
@@ -162,7 +162,7 @@ class Agent(Generic[Deps, Output]):
 
     @property
     def config(self) -> TurnConfig:
-        """The configuration that its turns begin with, before a run changes it."""
+        """The configuration with which its turns begin. A run may change it."""
         return self._setup.config
 
     def keeping(
@@ -176,7 +176,7 @@ class Agent(Generic[Deps, Output]):
 
     def _with_setup(self, setup: AgentSetup) -> "Agent[Deps, Output]":
         other = copy.copy(self)
-        other._is_narrowed = True  # what a run replaces would be set up from the options, which are wider
+        other._is_narrowed = True  # options of a run would set it up again from the wider options
         other._setup = setup
         return other
 
@@ -344,7 +344,7 @@ class Agent(Generic[Deps, Output]):
             )
 
     async def _transport_of(self, setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> Transport:
-        """The one that is kept open, unless the run brings its own."""
+        """The transport that is kept open, unless the run brings its own."""
         kept = self._open.transport()
         if kept is not None and setup.given_transport is self._setup.given_transport:
             return kept
@@ -383,7 +383,7 @@ class Agent(Generic[Deps, Output]):
             input=(*given, *control.words()),
             approvals=tuple(options.get("approvals", ())),
             keeps_waiting=True,
-            # with a journal, messages that came from elsewhere are kept in it
+            # with a journal, the journal keeps the messages of a given history
             history=() if setup.journal is not None and options.get("session") else earlier,
         )
         check_plain(started, what="the run's options")
@@ -519,7 +519,7 @@ class Agent(Generic[Deps, Output]):
                 await setup.hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines, run=run)
         return ended(result, ledger=runner.ledger)
 
-    # What a parent asks of an agent behind one of its tools (`Delegate`).
+    # What a parent calls on an agent that is behind one of its tools (`Delegate`).
 
     def policies(self) -> list[Policy | None]:
         """The permission rules of this agent and of all its sub-agents. Without any, MCP servers have rules that ask."""
@@ -558,7 +558,9 @@ class Agent(Generic[Deps, Output]):
         """
         said = message_of(prompt, what="the prompt")
         setup = self._setup
-        journal = setup.journal or order.journal  # whoever reads the parent's journal finds what was spent there
+        journal = (
+            setup.journal or order.journal
+        )  # a reader of the parent's journal finds there what the sub-agent spent
         found = None
         if journal is not None and order.resumes:
             found = await journal.beside(partial(left_child, journal, order))
@@ -577,7 +579,7 @@ class Agent(Generic[Deps, Output]):
         async with contextlib.AsyncExitStack() as stack:
             if setup.is_unfurnished:
                 setup = await furnished(setup, stack=stack, has_approver=order.approver is not None)
-                setup.check_rules()  # its parent could not
+                setup.check_rules()  # its parent could not check them
             tools, wanted = setup.offered, setup.deps_wanted()
             run = await stack.enter_async_context(
                 wanted.opened({}, session=session_id, path=minder.path, above=order.above)
@@ -585,7 +587,7 @@ class Agent(Generic[Deps, Output]):
             if config is None:
                 started = await self._child_started(setup, said, order=order, tools=tools, run=run)
                 config = started.config
-            # what a run above has reserved in the same budget is this one's, too
+            # what a run above has reserved in the same budget counts for this run, too
             is_held = setup.budget is not None and setup.budget.is_held_above()
             reservation, spends = None, run_below(config, order=order, path=minder.path)
             if not is_held:
@@ -659,7 +661,8 @@ class Agent(Generic[Deps, Output]):
         path: tuple[str, ...] = (),
         settle_s: float = SETTLE_S,
     ) -> Runner:
-        """For one turn of this agent, a sub-agent's too. The other faces run agents: no other place makes a runner."""
+        """A runner for one turn of this agent, also as a sub-agent. It is the only place that makes a runner: the other faces run
+        agents."""
         return Runner(
             RunnerMeans(
                 endpoint=setup.endpoint,

@@ -1,4 +1,4 @@
-"""What an agent is set up with, beside model, tools, instructions, output type and limits: four groups of options.
+"""The four groups of options that an agent takes beside model, tools, instructions, output type and limits.
 
 A group is a plain dict that a type checker knows: `Agent("openai:gpt-6.1-sol", recovery={"recover": "split"})`. A run may give
 the same groups; its options replace the agent's, one by one.
@@ -158,21 +158,21 @@ GROUP_OF: dict[str, str] = {name: group for group, kind in GROUPS.items() for na
 
 
 def written_in_group(name: str, value: str = "...") -> str:
-    """How Python says an option of a group: `endpoint={"base_url": ...}`."""
+    """How to write an option of a group in Python: `endpoint={"base_url": ...}`."""
     return f'{GROUP_OF[name]}={{"{name}": {value}}}'
 
 
-# Whether values have the types that they claim: what the journal cannot read again must not be written.
+# Whether values have their declared types. The journal must not write what it cannot read again.
 
 
 _ERRORS = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
 _read = msgspec.msgpack.Decoder(tuple[Message, ...]).decode
-# A Message has some three objects. Python looks for garbage once 700 more than before are alive.
+# A Message has about three objects. Python collects garbage once 700 more objects than before are alive.
 AT_ONCE = 100
 
 
 def check_plain(value: TurnStarted | StepPrepared | ResumeTerms, *, what: str) -> None:
-    """Raise CallerError naming the field that has not its type."""
+    """Raise CallerError that names a field of the wrong type."""
     if isinstance(value, TurnStarted) and value.history and are_plain(value.history):
         value = msgspec.structs.replace(value, history=())
     try:
@@ -182,10 +182,10 @@ def check_plain(value: TurnStarted | StepPrepared | ResumeTerms, *, what: str) -
 
 
 def are_plain(messages: Sequence[Message]) -> bool:
-    """Whether all fields of the messages have their types. A long history is told so in half the time that JSON takes.
+    """Whether all fields of the messages have their types. For a long history this takes half the time of a check by JSON.
 
-    False says only that they may not: some values read well from JSON alone. Whatever this takes reads well from JSON, too:
-    a message has no numbers, and its texts and bytes are alike in both.
+    False says only that they may be wrong: JSON can read some values that this check does not know. Whatever this check accepts
+    reads well from JSON, too: a message has no numbers, and its texts and bytes are alike in both.
     """
     try:
         for start in range(0, len(messages), AT_ONCE):
@@ -195,11 +195,11 @@ def are_plain(messages: Sequence[Message]) -> bool:
     return True
 
 
-# The settings of requests, checked, and those of a run over those of its agent.
+# The settings of requests: their check, and how a run's settings replace those of its agent.
 
 
 def read_settings(settings: object, *, what: str = "`settings`") -> Settings:
-    """Them as they are. Raises CallerError for a value that no model can be asked with."""
+    """Return the settings unchanged. Raises CallerError for a value that no model accepts."""
     if not isinstance(settings, Settings):
         raise CallerError(f"{what} must be `Settings(...)`, not {type(settings).__name__}")
     try:
@@ -214,7 +214,7 @@ def read_settings(settings: object, *, what: str = "`settings`") -> Settings:
 
 
 def settings_over(settings: Settings, given: Settings) -> Settings:
-    """The agent's settings, with what `given` says (each field that is not the default) in their place."""
+    """The agent's settings, replaced by each field of `given` that is not the default."""
     usual = Settings()
     said = {
         name: value for name in Settings.__struct_fields__ if (value := getattr(given, name)) != getattr(usual, name)

@@ -1,4 +1,5 @@
-"""What an agent and a run are set up with: an unknown name, or a value of the wrong kind, raises with the fix in one sentence."""
+"""The options of an agent and of a run, checked by name and type. An unknown name or a value of the wrong kind raises an error
+that says the fix in one sentence."""
 
 import difflib
 import functools
@@ -31,12 +32,13 @@ from turnwise.vocab import NamedTool, Settings, ToolSpec
 # What kind of value each option of an agent, of its runs and of `resume` takes: one row for each option.
 
 
-LONGEST_CHOICE = 16  # the longest that an option has is half as long; keys are longer
+LONGEST_CHOICE = 16  # the longest choice is half as long; keys are longer
 
 
 class OptionKind(msgspec.Struct, frozen=True, kw_only=True):
-    """`said` is what the value must be, in words. It is one of `choices`, or an instance of `types`, or it has all `methods`, or
-    `takes` accepts it. `items` is the kind of each item of a list. `by_hand`: another check has a better message."""
+    """The kind of an option's value; `said` describes it in words. The value is one of `choices`, or an instance of `types`, or
+    has all `methods`, or `takes` accepts it. `items` is the kind of each item of a list. `by_hand`: another check has a better
+    message."""
 
     said: str = ""
     types: tuple[type, ...] = ()
@@ -48,7 +50,7 @@ class OptionKind(msgspec.Struct, frozen=True, kw_only=True):
     by_hand: bool = False
 
     def fits(self, value: object) -> bool:
-        """Whether it is of this kind. The items of a list are not looked at."""
+        """Whether the value is of this kind. Items of a list are not checked."""
         if value is None:
             return self.may_be_none or None in self.choices
         if isinstance(value, self.types) and (type(value) is not bool or bool in self.types):
@@ -60,7 +62,8 @@ class OptionKind(msgspec.Struct, frozen=True, kw_only=True):
         return self.takes is not None and self.takes(value)
 
     def problem(self, name: str, value: object) -> str:
-        """What is wrong with the value; empty if nothing is. It names the type of the value: the value may be secret."""
+        """What is wrong with the value; empty if nothing is. It names only the type of the value, because the value may be
+        secret."""
         if self.items is not None:
             return self._problem_of_list(name, value, items=self.items)
         if self.by_hand or self.fits(value):
@@ -80,20 +83,21 @@ class OptionKind(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
     def _words(self) -> str:
-        """What the value must be: the choices are counted up."""
+        """What the value must be, in words. Choices are listed."""
         some = [f'"{choice}"' if isinstance(choice, str) else str(choice) for choice in self.choices]
         some += [self.said] if self.said else []
         return " or ".join([", ".join(some[:-1]), some[-1]]) if len(some) > 1 else some[0]
 
 
 def told(value: object) -> str:
-    """A wrong choice, if it is a short word or a number; of anything else the type, as it may be secret."""
+    """A wrong choice as it was given, if it is a short word or a number; otherwise only its type, because the value may be
+    secret."""
     is_word = isinstance(value, str) and value.isidentifier() and len(value) <= LONGEST_CHOICE
     return repr(value) if is_word or isinstance(value, int | float | None) else type(value).__name__
 
 
 def is_single(value: object) -> bool:
-    """Whether it is one item where a list is wanted."""
+    """Whether a single item was given instead of a list."""
     return isinstance(value, (str, Tool, ToolSpec, FunctionTool)) or callable(value)
 
 
@@ -116,7 +120,7 @@ _TEXT_OR_NONE = OptionKind(types=(str,), said="a text", may_be_none=True)
 _FUNCTION = OptionKind(takes=callable, said="a function")
 _FUNCTION_OR_NONE = OptionKind(takes=callable, said="a function", may_be_none=True)
 _BOOL = OptionKind(choices=(True, False))
-_TOOLS = _list_of(_ELSEWHERE)  # `read_tools` knows what may be a tool
+_TOOLS = _list_of(_ELSEWHERE)  # `read_tools` checks what can be a tool
 _APPROVALS = _list_of(_value(Approval, "`Approval(call_id=..., verdict=...)`"))
 
 KINDS: dict[str, OptionKind] = {
@@ -135,7 +139,7 @@ KINDS: dict[str, OptionKind] = {
         ),
         said="a text, a function that writes one, or a list of these",
     ),
-    "output_type": _ELSEWHERE,  # `read_output_type` knows what may be described
+    "output_type": _ELSEWHERE,  # `read_output_type` checks what can be described
     "deps_type": OptionKind(
         takes=is_deps_type, said="a type, or `DepsFactory(...)` around a function that makes the deps", may_be_none=True
     ),
@@ -206,7 +210,7 @@ KINDS: dict[str, OptionKind] = {
 
 Given = ParamSpec("Given")
 
-# Where that goes which other libraries know by another name, or in another place.
+# Options under the names that other libraries use, or given in the wrong place: where they belong.
 ELSEWHERE = {
     "api_base": 'Give `endpoint={"base_url": ...}`',
     "url": 'Give `endpoint={"base_url": ...}`',
@@ -240,7 +244,7 @@ _NAMES = {MaxSteps: "max_steps", **{row.option.limit: row.name for row in rows()
 
 
 def checking_options(set_up: Callable[Given, None]) -> Callable[Given, None]:
-    """`set_up` (an `__init__`) with its options looked at first."""
+    """`set_up` (an `__init__`) with a check of its options before it."""
 
     @functools.wraps(set_up)
     def checked(*args: Given.args, **options: Given.kwargs) -> None:
@@ -254,7 +258,7 @@ def checking_options(set_up: Callable[Given, None]) -> Callable[Given, None]:
 
 
 def check_names(names: Iterable[str], *, known: Collection[str], what: str) -> None:
-    """Raise UnknownOption for a name that is none of these: it says the near one, or where that goes."""
+    """Raise UnknownOption for a name that is not among these. The error suggests a similar name, or the right place."""
     for name in names:
         if not isinstance(cast("object", name), str):
             raise CallerError(f"the name of an option of {what} must be a text, not {type(name).__name__}")
@@ -263,14 +267,14 @@ def check_names(names: Iterable[str], *, known: Collection[str], what: str) -> N
 
 
 def check_values(options: Mapping[str, object], *, of: str = "") -> None:
-    """Raise CallerError for the first value of the wrong kind. `of` says whose options they are."""
+    """Raise CallerError for the first value of the wrong kind. `of` says whose options these are."""
     for name, value in options.items():
         if problem := _problem(name, value):
             raise CallerError(f"`{name}`{of} {problem}")
 
 
 def check_groups(options: Mapping[str, object], *, of: str = "") -> None:
-    """Raise for the first option in a group that the group does not have, or whose value is of the wrong kind."""
+    """Raise for the first option that its group does not have, or whose value is of the wrong kind."""
     for group, kind in GROUPS.items():
         given = cast("Mapping[str, object]", options.get(group, {}))
         check_names(given, known=kind.__annotations__, what=f"`{group}`{of}")
@@ -298,7 +302,7 @@ def _hint(name: str, *, known: list[str]) -> str:
 
 
 def _problem(name: str, value: object) -> str:
-    """What is wrong with the value; empty where nothing is known against it."""
+    """What is wrong with the value; empty if no problem is known."""
     kind = KINDS.get(name)
     if kind is None:
         return ""
@@ -312,8 +316,8 @@ def _problem(name: str, value: object) -> str:
 
 
 def _problem_of_amounts(value: object) -> str:
-    """What is wrong with an amount in a limit, or in what is known of a model: the ranges are those of the table of options."""
-    said: list[tuple[str, object, object]] = []  # the row's name, the amount, and where it stands
+    """What is wrong with an amount in a limit or in the limits of a model. The ranges are those of the table of options."""
+    said: list[tuple[str, object, object]] = []  # the row's name, the amount, and the object that holds it
     if isinstance(value, ModelLimits):
         said = [("context_window", value.context_window_tokens, value)]
     elif isinstance(value, get_args(Limit)):
@@ -327,13 +331,13 @@ def _problem_of_amounts(value: object) -> str:
 
 
 def _is_within(amount: object, row: OptionRow) -> bool:
-    if isinstance(amount, Decimal):  # dollars: `MaxCost` looks at them itself
+    if isinstance(amount, Decimal):  # dollars: `MaxCost` checks them itself
         return True
     kinds = (int,) if row.kind is int else (int, float)
     return isinstance(amount, kinds) and not isinstance(amount, bool) and row.takes(amount)
 
 
 def _shown(value: object) -> str:
-    """Short: what it is, and what it says."""
+    """The value as Python shows it; only its type if that is long."""
     said = repr(value)
     return said if len(said) <= 60 else type(value).__name__

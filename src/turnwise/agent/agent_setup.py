@@ -1,4 +1,4 @@
-"""From what the user gives to all that an agent's turns begin with. Everything is checked here, before anything is sent."""
+"""Turns the user's options into everything that an agent's turns begin with. All checks happen here, before anything is sent."""
 
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -70,7 +70,7 @@ WORDS = {
     "object": "dict",
     "null": "None",
 }
-MAX_CHOICES = 6  # of an enum; the schema has them all
+MAX_CHOICES = 6  # of an enum in the signature; the schema has all of them
 PURPOSE = """\
 Run a small Python program that calls the other tools as functions: many calls, one answer. Use it where the next calls \
 follow from rules that you can write down, or are independent of each other: read several files, change all places, run \
@@ -87,7 +87,8 @@ Functions:
 
 DAY_S = 24 * 60 * 60.0
 GIGABYTE = 1024**3
-# The least and the most of each limit. Less memory does not hold the interpreter; more computing than a day is a mistake.
+# The lowest and highest value of each limit. The interpreter does not fit into less memory; more than a day of computing is a
+# mistake.
 BOUNDS: dict[str, tuple[float, float]] = {
     "cpu_s": (0.01, DAY_S),
     "wall_s": (0.01, 30 * DAY_S),
@@ -102,7 +103,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 
 def check_script_limits(limits: ScriptLimits) -> None:
-    """Raise CallerError where a limit is none: before anything is paid for."""
+    """Raise CallerError for a limit outside its range, before anything costs money."""
     for name, (least, most) in BOUNDS.items():
         value = cast("object", getattr(limits, name))
         kinds = int | float if name.endswith("_s") else int
@@ -112,8 +113,8 @@ def check_script_limits(limits: ScriptLimits) -> None:
 
 
 def script_tool(tools: Sequence[Tool]) -> Tool | None:
-    """The tool that runs programs over `tools`; None where no tool can be called by one, or one is called `script`
-    already. Equal tools give equal bytes."""
+    """The tool that runs programs over `tools`; None if programs cannot call any of them, or if one is already called `script`.
+    Equal tools give equal bytes."""
     offers = {tool.name: tool.offer for tool in tools if is_callable(tool.offer)}
     if not offers or any(tool.name == SCRIPT for tool in tools):
         return None
@@ -132,7 +133,7 @@ def script_tool(tools: Sequence[Tool]) -> Tool | None:
 
 
 def with_script(tools: tuple[Tool, ...], *, scripted: bool) -> tuple[Tool, ...]:
-    """The tools, and behind them the one that runs programs over them, where it is wanted and there is anything to call."""
+    """The tools, and behind them the tool `script`, if it is wanted and programs can call one of the tools."""
     made = script_tool(tools) if scripted else None
     return tools if made is None else (*tools, made)
 
@@ -166,7 +167,7 @@ def _signature(function: ScriptFunction, *, offer: ToolOffer) -> str:
 
 
 class _Kind(msgspec.Struct):
-    """What of a JSON Schema a word or two can say."""
+    """The parts of a JSON Schema that a word or two can say."""
 
     type: str | list[str] = "any"
     enum: list[object] | None = None
@@ -188,14 +189,15 @@ def _word(kind: _Kind) -> str:
 
 
 def _type(schema: msgspec.Raw) -> str:
-    """A JSON Schema in a word or two; what has none is `any`."""
+    """A JSON Schema in a word or two; `any` for a schema that says nothing."""
     try:
         return _word(msgspec.json.decode(schema, type=_Kind))
     except msgspec.MsgspecError:  # `true`, or a schema of another shape
         return "any"
 
 
-# The policy of an agent, checked where it is given: what could never hold, or never be asked, is the caller's mistake.
+# The policy of an agent, checked as soon as it is given. A rule that can never match, or an approver that is never asked, is the
+# caller's mistake.
 
 
 ASK_USER = "ask_user"
@@ -205,7 +207,7 @@ QUESTION = "its calls are questions to the user, who answers them or is not ther
 
 
 def read_policy(policy: Policy | None) -> Policy | None:
-    """The policy with the patterns of its rules in their plain form. Raises CallerError for a pattern that could never match."""
+    """The policy, with the patterns of its rules in their plain form. Raises CallerError for a pattern that can never match."""
     if policy is None:
         return None
     for number, rule in enumerate(policy.rules):
@@ -217,15 +219,15 @@ def read_policy(policy: Policy | None) -> Policy | None:
 
 
 def check_approver(approver: Approver | None, *, policies: Iterable[Policy | None], tools: Iterable[Tool] = ()) -> None:
-    """Raise CallerError for an approver that nothing is ever put to: neither the agent's own policy, which comes first, nor any
-    of its sub-agents' asks, nor what one of `tools` may ask while it runs."""
+    """Raise CallerError for an approver that is never asked: the agent's own policy (the first one) does not ask, no sub-agent
+    asks, and none of `tools` may ask while it runs."""
     own, *below = policies
     if approver is None or any(policy is not None and policy.attended for policy in (own, *below)):
         return
     if own is None:
         acting = [tool.name for tool in tools if tool.offer.effect in ("write", "execute")]
         if not acting and any(tool.takes_context for tool in tools):
-            return  # one of them may ask by itself
+            return  # one of them may ask on its own
         about = f" about the tool `{acting[0]}`" if acting else ""
         raise CallerError(
             f"`approver` is never asked{about}: without a `policy` every tool that is `allowed` runs unasked. Give the agent "
@@ -239,7 +241,7 @@ def check_approver(approver: Approver | None, *, policies: Iterable[Policy | Non
 
 
 def hinting(config: TurnConfig) -> TurnConfig:
-    """The configuration with a word on how a person allows what its policy denies, where it has no other."""
+    """The configuration with a hint how a person allows what its policy denies, unless it has another hint."""
     is_told = config.allow_hint != ALLOW_EFFECT or set(config.allowed) != set(get_args(Effect))
     return config if is_told or config.policy is None else msgspec.structs.replace(config, allow_hint=HINT)
 
@@ -256,14 +258,14 @@ def known_tools(tools: Iterable[Tool]) -> dict[str, KnownTool]:
 
 
 def check_tools_of_rules(policy: Policy | None, *, tools: Mapping[str, KnownTool]) -> None:
-    """Raise CallerError for a rule about a tool that there is not: neither one of `tools` nor any that turnwise brings."""
+    """Raise CallerError for a rule about an unknown tool: it is not one of `tools`, and turnwise does not bring it."""
     if policy is not None and policy.rules:
         check_rules(policy.rules, tools={**own_tools(), **tools})
 
 
 @functools.cache
 def own_tools() -> dict[str, KnownTool]:
-    """Every tool that turnwise itself brings, whether this run has it or not: files of settings are for all runs."""
+    """Every tool that turnwise itself brings, even if this run does not have it: settings files apply to all runs."""
     from turnwise.tools.workspace import workspace_tools
 
     others = dict.fromkeys((TASK, SCRIPT, READ_RESULT.name), KnownTool(effect="none", inspected=False))
@@ -272,7 +274,7 @@ def own_tools() -> dict[str, KnownTool]:
 
 
 def _check_words(rule: PermissionRule, *, where: str) -> None:
-    """Raise CallerError for a verdict or an effect that does not exist: the rule would hold for nothing."""
+    """Raise CallerError for a verdict or an effect that does not exist: the rule would never match."""
     for name, value, words in (
         ("verdict", rule.verdict, get_args(PermissionKind)),
         ("effect", rule.effect, get_args(Effect)),
@@ -282,12 +284,13 @@ def _check_words(rule: PermissionRule, *, where: str) -> None:
 
 
 ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
-# What of an agent's endpoint is for its own provider alone: a run with another provider's model leaves it behind, the key first.
+# The parts of an agent's endpoint that belong to its own provider. A run with another provider's model leaves them behind, above
+# all the key.
 OF_ITS_PROVIDER = ("base_url", "api_key", "api_key_env", "extra", "fallbacks")
 
 
 class AgentOptions(TypedDict, total=False):
-    """What an agent is made of, and what a run may choose anew."""
+    """The options of an agent. A run may give them again."""
 
     model: str
     tools: Sequence[ToolLike]
@@ -301,15 +304,15 @@ class AgentOptions(TypedDict, total=False):
 
 
 class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """All that an agent's turns begin with. `delegations` are the tools behind which other agents stand, by name. Of `toolsets`
-    each turn asks for their tools; `tools` are the others until then, and all of them afterwards."""
+    """All that an agent's turns begin with. `delegations` are the tools that hand work to other agents, by name. Each turn asks
+    the `toolsets` for their tools. `tools` are all other tools before that, and all tools afterwards."""
 
     model: ModelName
     endpoint: Endpoint
     given_transport: Transport | None
     tools: tuple[Tool, ...]
     toolsets: tuple[Toolset, ...]
-    is_unfurnished: bool  # there are toolsets, or tools that bring something for the verdict on their calls
+    is_unfurnished: bool  # there are toolsets, or tools with their own rules for the verdict on their calls
     delegations: dict[str, Delegation]
     output: OutputType | None
     instructions: Instructions
@@ -327,18 +330,18 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     config: TurnConfig
     budget: Budget | None
-    notes: RunNotes | None = None  # what its toolsets tell in the run at hand
+    notes: RunNotes | None = None  # what its toolsets tell in the current run
 
     @property
     def offered(self) -> tuple[Tool, ...]:
-        """Its tools, and the one for programs over them, where that is wanted. `auto` goes without it if its extra is missing."""
+        """Its tools, and the tool `script` if it is wanted. With `auto`, `script` is left out if its extra is missing."""
         wanted = self.script
         if wanted == "auto":
             wanted = self.prices.bills_requests and not missing_extras("scripts")
         return with_script(self.tools, scripted=wanted)
 
     def deps_wanted(self) -> DepsWanted:
-        """What its runs need as deps, and whether they fit."""
+        """The deps that its runs need, and a check whether given deps fit."""
         return DepsWanted(
             wanted=self.deps_type,
             tools=self.tools,
@@ -350,36 +353,37 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def with_tools(self, tools: Sequence[ToolLike]) -> "AgentSetup":
-        """The same with these tools in place of its own. Raises BadTool, CallerError."""
+        """The same setup with these tools instead of its own. Raises BadTool, CallerError."""
         return msgspec.structs.replace(self, **_tools_of(tools))
 
     def policies(self) -> list[Policy | None]:
-        """Its own, and those of the agents that it may hand tasks to. Without one, tools of its toolsets may ask even so."""
+        """Its own policy, and those of its sub-agents. Tools of toolsets may ask even without a policy."""
         own = Policy(attended=True) if self.config.policy is None and may_ask(self.toolsets) else self.config.policy
         return [own, *[one for agent in self._agents() for one in agent.policies()]]
 
     def known_below(self) -> tuple[Tool, ...]:
-        """Its tools, and those of the agents that it may hand tasks to."""
+        """Its tools, and those of its sub-agents."""
         return (*[tool for agent in self._agents() for tool in agent.known_below()], *self.tools)
 
     def knows_tools(self) -> bool:
-        """Whether all its tools are known, and those of the agents that it may hand tasks to: toolsets are asked by a turn."""
+        """Whether all its tools and those of its sub-agents are known. Toolsets give theirs only when a turn asks."""
         return not self.toolsets and all(agent.knows_tools() for agent in self._agents())
 
     def check_rules(self) -> None:
-        """Raise CallerError if a rule or a hook is about a tool that neither this agent nor a sub-agent has. Nothing is
-        checked while a toolset has not told its tools."""
+        """Raise CallerError if a rule or a hook is about a tool that neither this agent nor a sub-agent has. Nothing is checked
+        until all toolsets have given their tools."""
         if self.knows_tools():
             known = known_tools((*self.known_below(), *self.offered))
             check_tools_of_rules(self.config.policy, tools=known)
-            # most hooks are for every tool, which needs no look at the tools that turnwise brings
+            # most hooks are for every tool, so the tools that turnwise brings need not be loaded
             if narrow := [hook for hook in self.hooks.all if hook.tools != "*"]:
                 check_hooks(narrow, tools=[*known, *[name for name in own_tools() if name not in known]])
         for agent in self._agents():
             agent.check_rules()
 
     def keeping(self, journal: Journal | None, *, config: TurnConfig, effects: Collection[Effect]) -> "AgentSetup":
-        """The same with that journal and that configuration. Nothing of other effects runs, nor do its sub-agents run any."""
+        """The same setup with that journal and that configuration. Neither its tools nor its sub-agents' tools run with other
+        effects."""
         model, prices = self.model, self.prices
         if config.model != model.name:
             model, config = with_model(config, model=model, endpoint=self.endpoint)
@@ -403,7 +407,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
-    """Raises UnknownModel, MissingKey, BadTool or another CallerError for what cannot work."""
+    """Check the options and set the agent up. Raises UnknownModel, MissingKey, BadTool or another CallerError."""
     model = read_model(options.get("model", ""))
     at, safely = options.get("endpoint", {}), options.get("safety", {})
     seen, tools_given = options.get("observation", {}), options.get("tools", ())
@@ -469,7 +473,7 @@ def _tools_of(given: Sequence[ToolLike]) -> _ToolFields:
 def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks, instructions: Instructions) -> TurnConfig:
     at, recovery, safely = options.get("endpoint", {}), options.get("recovery", {}), options.get("safety", {})
     given = options.get("limits")
-    # a budget's part for one run is reserved when it begins; until then its limits say what is counted
+    # a budget's part for one run is reserved when the run begins; until then its limits say what is counted
     max_steps, limits = steps_and_limits(given if not isinstance(given, Budget) else given.most_of_a_run)
     script_limits = safely.get("script_limits", ScriptLimits())
     check_script_limits(script_limits)
@@ -507,10 +511,10 @@ def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks, instruc
 
 
 def over(options: AgentOptions, said: AgentOptions) -> AgentOptions:
-    """The agent's options with what a run says in their place, those of groups one by one.
+    """The agent's options, replaced by those of the run (`said`); groups are replaced option by option.
 
-    With a model of another provider the agent's URL, key and what else is for its own provider alone are left behind; with any
-    other model what was said of the first one's limits is.
+    If the run's model is of another provider, the agent's URL, key and other values for its own provider are dropped. If the
+    model is another one at all, the limits that were given for the first model are dropped.
     """
     merged = cast("dict[str, Any]", {**options, **said})
     for group in GROUPS:
@@ -523,14 +527,14 @@ def over(options: AgentOptions, said: AgentOptions) -> AgentOptions:
 
 
 def _left_of(own: Mapping[str, object], *, options: AgentOptions, said: AgentOptions) -> dict[str, object]:
-    """What of an agent's group holds for a run that says something else of the model or the output type."""
+    """The options of an agent's group that still apply if the run gives another model or output type."""
     left_behind: set[str] = set()
     model, before = said.get("model", ""), options.get("model", "")
     if model and model != before:
         left_behind.add("model_limits")
         if _provider(model) != _provider(before):
             left_behind.update(OF_ITS_PROVIDER)
-    if "output_type" in said:  # they look at values of the agent's own type
+    if "output_type" in said:  # the checks take values of the agent's own type
         left_behind.add("output_checks")
     return {name: value for name, value in own.items() if name not in left_behind}
 
@@ -548,10 +552,10 @@ def _within(one: Delegation, *, effects: Collection[Effect]) -> Delegation:
 
 
 def steps_and_limits(limits: Limit | None) -> tuple[int, Limit | None]:
-    """The step cap that `limits` name, and the limits beside it.
+    """The step cap in `limits`, and the other limits.
 
-    A `MaxSteps` that stops the turn by itself replaces the usual cap, so it may also be higher. One that stops the turn only
-    together with others (`&`) stays among the limits, and the usual cap holds.
+    A `MaxSteps` that stops the turn by itself replaces the usual cap, so it may also be higher. A `MaxSteps` that stops the turn
+    only together with others (`&`) stays among the limits, and the usual cap holds.
     """
     parts = limits.limits if isinstance(limits, AnyOf) else () if limits is None else (limits,)
     caps = [part.steps for part in parts if isinstance(part, MaxSteps)]

@@ -36,7 +36,7 @@ KINDS = {
 
 
 def drawn(entries: Sequence[LedgerEntry]) -> "Figure":
-    """Three charts, one below the other. Raises CallerError where matplotlib is not installed."""
+    """Three charts, one below the other. Raises CallerError if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -51,12 +51,12 @@ def drawn(entries: Sequence[LedgerEntry]) -> "Figure":
 
 
 def group_of(entry: LedgerEntry) -> str:
-    """What its money went into: its purpose, or nothing, as it was given up and sent again."""
+    """The group of a request in the chart: its purpose, or that it was given up and sent again."""
     return GIVEN_UP if entry.discarded else PURPOSES.get(entry.purpose, (entry.purpose,))[0]
 
 
 def token_kinds(usage: Usage) -> tuple[int, ...]:
-    """The tokens of a request apart, in the order of `KINDS`: their sum is its input and output."""
+    """The tokens of a request by kind, in the order of `KINDS`. Their sum is its input and output."""
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     return (
         max(usage.input_tokens - cached, 0),
@@ -68,7 +68,7 @@ def token_kinds(usage: Usage) -> tuple[int, ...]:
 
 
 def recovery_shares(entries: Sequence[LedgerEntry]) -> tuple[str, dict[str, float]]:
-    """The unit, and how much each group of requests took: US dollars where every price is known, else tokens."""
+    """The unit, and the amount of each group of requests: US dollars if every price is known, otherwise tokens."""
     cost = cost_of(entries)
     in_usd = not cost.is_partial and cost.usd > 0
     shares: dict[str, float] = {}
@@ -80,7 +80,7 @@ def recovery_shares(entries: Sequence[LedgerEntry]) -> tuple[str, dict[str, floa
 
 
 def _draw_times(axes: "Axes", entries: Sequence[LedgerEntry]) -> None:
-    """A line a request, from when it left to its end; one that did not end well is dotted, one without an end a dot."""
+    """One line for each request, from when it left to its end. A failed request is dotted, an open one is a dot."""
     axes.set_title("Requests over time")
     axes.set_xlabel("seconds since the first request")
     axes.set_ylabel("request")
@@ -113,7 +113,7 @@ def _draw_times(axes: "Axes", entries: Sequence[LedgerEntry]) -> None:
 
 
 def _draw_tokens(axes: "Axes", entries: Sequence[LedgerEntry]) -> None:
-    """Stacked, request by request."""
+    """Stacked bars, request by request."""
     axes.set_title("Tokens by kind")
     axes.set_xlabel("request")
     axes.set_ylabel("tokens")
@@ -128,7 +128,7 @@ def _draw_tokens(axes: "Axes", entries: Sequence[LedgerEntry]) -> None:
 
 
 def _draw_recovery(axes: "Axes", entries: Sequence[LedgerEntry]) -> None:
-    """A bar for each group; what went into recovery and into requests that were given up is told in the title."""
+    """One bar for each group. The title says how much went into recovery and into requests that were given up."""
     unit, shares = recovery_shares(entries)
     lost = {PURPOSES[purpose][0] for purpose in RECOVERY} | {GIVEN_UP}
     spent = sum([amount for group, amount in shares.items() if group in lost])

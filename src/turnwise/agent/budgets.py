@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from turnwise.journal.ledger import LedgerEntry
     from turnwise.running.runner import Runner
 
-# Where a budget stands: in this process, or in a journal that several processes use.
+# Where a budget is kept: in this process, or in a journal that several processes use.
 
 
 LONGEST_NAME = 200  # characters
@@ -50,7 +50,8 @@ Outcome = TypeVar("Outcome")
 
 
 class LeftPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part that no process of this machine has. `may_live`: the process is on another machine, and may work on the run."""
+    """A part whose process does not run on this machine. `may_live`: the process is on another machine and may still work on the
+    run."""
 
     session: str
     process: str
@@ -58,7 +59,7 @@ class LeftPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BudgetAtHand(Protocol):
-    """A budget that nobody else changes meanwhile."""
+    """A budget during a change: nobody else changes it meanwhile."""
 
     def read(self, new: BudgetState, /) -> BudgetState: ...
     def write(self, state: BudgetState, /) -> None: ...
@@ -73,37 +74,38 @@ class BudgetKeeper(Protocol):
 
     @property
     def key(self) -> object:
-        """Two budgets with the same key are the same one."""
+        """Two budgets with the same key are the same budget."""
         ...
 
     def change(self, work: Callable[[BudgetAtHand], Outcome], /) -> Outcome:
-        """`work`, while nobody else changes the budget. It may be called again though its first call stands."""
+        """Run `work` while nobody else changes the budget. `work` may be called again even if its first call took effect."""
         ...
 
     async def beside(self, work: Callable[[], Outcome], /) -> Outcome:
-        """What `work` gives or raises, while the event loop goes on; it may begin again. A cancel comes behind it."""
+        """Run `work` beside the event loop; return its result or raise its error. `work` may be called again. A cancel takes
+        effect after it."""
         ...
 
     def look(self) -> BudgetState: ...
     def bill(self, entries: Mapping[tuple[str, int], LedgerEntry], /) -> None:
-        """The requests of a run that has ended."""
+        """Keep the requests of a run that has ended."""
         ...
 
     def billed(self) -> list[LedgerEntry]:
-        """The requests of the runs that have ended, in the order in which they left."""
+        """The requests of the runs that have ended, in the order in which they were sent."""
         ...
 
     def left(self, state: BudgetState, /) -> list[LeftPart]:
-        """The parts of runs whose process is gone, or runs on another machine if it runs at all."""
+        """The parts of runs whose process is gone or is on another machine."""
         ...
 
     @property
     def outlives_processes(self) -> bool:
-        """Whether another process may go on with a run, and settle its part."""
+        """Whether another process may continue a run and settle its part."""
         ...
 
     def check_journal(self, journal: Journal | None, /) -> None:
-        """Raise CallerError for a run whose journal does not have the budget."""
+        """Raise CallerError for a run whose journal does not hold the budget."""
         ...
 
 
@@ -126,7 +128,7 @@ class MemoryKeeper:
             return work(self)
 
     async def beside(self, work: Callable[[], Outcome]) -> Outcome:
-        """Nobody is waited for."""
+        """It never waits for another process."""
         return work()
 
     def read(self, new: BudgetState) -> BudgetState:
@@ -136,18 +138,18 @@ class MemoryKeeper:
         self._state = state
 
     def keep_run(self, run: BudgetRun) -> None:
-        """The run brings its requests when it ends."""
+        """Nothing to keep: the run brings its requests when it ends."""
 
     def spent_by_ended(self, parts: Mapping[str, BudgetPart], *, begins: BudgetRun) -> dict[str, RunSpending]:
-        """Every run of this process settles its own part."""
+        """Empty: every run of this process settles its own part."""
         return {}
 
     def runs_of(self, turns: Iterable[str]) -> list[BudgetRun]:
-        """No other process has one to give up."""
+        """Empty: no other process has a run to give up."""
         return []
 
     def spending(self, run: BudgetRun) -> RunSpending:
-        """Only the run knows it."""
+        """Unknown: only the run itself knows it."""
         return RunSpending(Spent(), is_whole=False)
 
     def look(self) -> BudgetState:
@@ -163,11 +165,11 @@ class MemoryKeeper:
         return []
 
     def check_journal(self, journal: Journal | None) -> None:
-        """Any will do."""
+        """Every journal is accepted."""
 
 
 class JournalKeeper:
-    """The budget of all processes that use the journal, by its name."""
+    """The budget that all processes with the same journal share, by its name."""
 
     outlives_processes = True
 
@@ -195,7 +197,7 @@ class JournalKeeper:
         return state
 
     def bill(self, entries: Mapping[tuple[str, int], LedgerEntry]) -> None:
-        """The journal's ledger has them."""
+        """Nothing to keep: the journal's ledger has the requests."""
 
     def billed(self) -> list[LedgerEntry]:
         return self._book.entries(self._name, without=self.look().parts)
@@ -230,7 +232,7 @@ class JournalKeeper:
 
 
 def keeper_of(journal: object, *, name: object, new: BudgetState) -> BudgetKeeper:
-    """Raises CallerError where only one of the two is given, and for a name that is none."""
+    """The keeper of a budget. Raises CallerError if only one of journal and name is given, or if the name is invalid."""
     if not isinstance(name, str) or len(name) > LONGEST_NAME or not name.isprintable():
         raise CallerError(f"`name` of a budget must be a text of at most {LONGEST_NAME} printable characters")
     if journal is None:
@@ -286,7 +288,7 @@ class Budget:
 
     @property
     def most_of_a_run(self) -> Limit:
-        """All that one run may ever have."""
+        """The most that one run may ever get."""
         return self.limit if self.per_run is None else self.limit | self.per_run
 
     @property
@@ -310,8 +312,9 @@ class Budget:
     async def reserving(
         self, run: BudgetRun, limits: Limit | None, *, least_usd: Decimal = ZERO, whole: bool = False
     ) -> "AsyncGenerator[Reservation]":
-        """A run's part, which is given back at the end. `limits` are the run's own, `per_run` among them. `whole`: a turn that
-        goes on needs all that they bound, as it has begun with it. The part that it had is still its own. Raises BudgetSpent."""
+        """Reserve a run's part, and give it back at the end. `limits` are the run's own, with `per_run` among them. `whole`: a
+        continued turn needs everything that its limits allow, because it began with that; the part that it had is still its own.
+        Raises BudgetSpent."""
         work = partial(self._reserve, run, limits, least_usd=least_usd, whole=whole)
         reservation = await self._keeper.beside(work)
         token = _held.set(_held.get() | {self._keeper.key})
@@ -322,7 +325,7 @@ class Budget:
             await self._settle(reservation)
 
     def is_held_above(self) -> bool:
-        """Whether the run that starts a sub-agent has reserved for it here."""
+        """Whether the run that starts a sub-agent has reserved for it in this budget."""
         return self._keeper.key in _held.get()
 
     def _reserve(self, run: BudgetRun, limits: Limit | None, *, least_usd: Decimal, whole: bool) -> "Reservation":
@@ -356,7 +359,7 @@ class Budget:
         return reserved
 
     def _without_ended(self, budget: BudgetAtHand, state: BudgetState, *, begins: BudgetRun) -> BudgetState:
-        """Runs whose process died after their end, before it could settle: their parts are settled now."""
+        """Settle the parts of runs that ended before their process died, but that it could not settle."""
         settled = state
         for turn, spending in budget.spent_by_ended(state.parts, begins=begins).items():
             settled = settled.settled(turn, limits=self._limits, spending=spending)
@@ -370,8 +373,8 @@ class Budget:
         return any(bound is not None and amount < bound for amount, bound in zip(amounts, bounds, strict=True))
 
     async def take_over(self, run: BudgetRun, part: BudgetPart) -> None:
-        """From now on the part's holder settles it, and the process that had it does not. If another one that wanted to resume
-        the run has given the part back meanwhile, it is reserved again: the run spends it. Raises JournalFailed."""
+        """From now on the part's new holder settles it, and the old process does not. If a third process has given the part back
+        meanwhile, it is reserved again, because the run spends it. Raises JournalFailed."""
 
         def take_in(budget: BudgetAtHand) -> None:
             state = budget.read(self._new)
@@ -382,7 +385,8 @@ class Budget:
         await self._keeper.beside(partial(self._keeper.change, take_in))
 
     async def _settle(self, reservation: "Reservation") -> None:
-        """The part of a turn that another process goes on with stays reserved for it, and so does one whose journal fails."""
+        """Settle the part at the end of a run. The part stays reserved if another process continues the turn, or if its journal
+        fails."""
         if self._keeper.outlives_processes and reservation.goes_on:
             return
         turn, holder, spending = reservation.run.turn, reservation.part.holder, reservation.spent
@@ -454,7 +458,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class Reservation:
-    """One run's part of a budget, as the limit of the run. `runner` runs its turn, once that has begun."""
+    """One run's part of a budget, as the limit of the run. `runner` runs its turn, once the turn has begun."""
 
     def __init__(self, budget: Budget, run: BudgetRun, limit: Limit, *, part: BudgetPart, is_taken_over: bool) -> None:
         self._budget, self.run, self.limit, self.part = budget, run, limit, part
@@ -462,7 +466,7 @@ class Reservation:
         self.runner: Runner | None = None
 
     async def begins(self, runner: "Runner") -> None:
-        """The turn is run here: nobody else can run it any more."""
+        """The turn runs here: no other process can run it any more."""
         self.runner = runner
         if self._is_taken_over:
             try:
@@ -472,13 +476,13 @@ class Reservation:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the turn has begun and has not ended: it was handed over, or its journal failed."""
+        """Whether the turn has begun but not ended: it was handed over, or its journal failed."""
         result = None if self.runner is None else self.runner.result
         return self.runner is not None and (result is None or result.stop_reason is StopReason.JOURNAL_FAILED)
 
     @property
     def spent(self) -> RunSpending:
-        """What the run is known to have spent."""
+        """What the run has spent, as far as it is known."""
         if self.runner is None:
             return RunSpending(Spent())
         if self.runner.result is None:

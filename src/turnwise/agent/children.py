@@ -65,7 +65,7 @@ class Subagents(msgspec.Struct, frozen=True):
         return _child_tool(TASK, self._description(), parameters=self._parameters(), start=start)
 
     def over(self, agents: Mapping[str, Delegate]) -> "Subagents":
-        """The same tool with these agents in place of its own."""
+        """The same tool with these agents instead of its own."""
         return msgspec.structs.replace(self, agents=agents)
 
     def _description(self) -> str:
@@ -121,12 +121,12 @@ class AgentTool(msgspec.Struct, frozen=True):
         return _child_tool(self.name, f"{self.description} {ALONE}", parameters=parameters, start=start)
 
     def over(self, agents: Mapping[str, Delegate]) -> "AgentTool":
-        """The same tool with the agent of this name in place of its own."""
+        """The same tool with the agent of this name instead of its own."""
         return msgspec.structs.replace(self, agent=agents[self.name])
 
 
 Delegation = Subagents | AgentTool
-"""A tool behind which other agents stand."""
+"""A tool that hands work to other agents."""
 
 
 async def _hand_over(order: ChildOrder, agents: Mapping[str, Delegate], *, name: object, max_depth: int) -> str:

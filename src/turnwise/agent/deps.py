@@ -1,4 +1,5 @@
-"""What a run's own functions need beside their arguments (a database, a user's id): given to the run, or made for it."""
+"""What a run's own functions need beside their arguments (a database, a user's id). The caller gives it, or a factory makes
+it."""
 
 import asyncio
 import contextlib
@@ -67,13 +68,13 @@ class DepsFactory(Generic[Deps]):
 
 
 def factory_of(wanted: object) -> DepsFactory[object] | None:
-    """The factory that a `deps_type` is, None for a type."""
+    """The factory that `deps_type` is; None if it is a type."""
     return cast("DepsFactory[object]", wanted) if isinstance(wanted, DepsFactory) else None
 
 
 class DepsWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent's runs have as deps: its `deps_type`, its `tools`, and the same of the agents `below` it. `timeout_s` are the
-    seconds for making deps, and for closing them."""
+    """The deps that an agent's runs need: its `deps_type`, its `tools`, and the same for the agents `below` it. `timeout_s` is
+    how many seconds making the deps may take, and closing them."""
 
     wanted: object
     tools: Sequence[Tool]
@@ -83,7 +84,7 @@ class DepsWanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lacks_factory(self) -> bool:
-        """Whether no run can begin unless it is given deps."""
+        """Whether a run cannot begin unless the caller gives deps."""
         if self.wanted is None:
             return any(one.lacks_factory for one in self.below.values())
         return factory_of(self.wanted) is None
@@ -98,8 +99,8 @@ class DepsWanted(msgspec.Struct, frozen=True, kw_only=True):
         path: tuple[str, ...] = (),
         above: RunAtHand | None = None,
     ) -> AsyncGenerator[RunAtHand]:
-        """A run with the deps of its options, with those that the factory makes, or, of a sub-agent that wants some, with those
-        of the run `above`. Raises CallerError where they do not fit."""
+        """A run with its deps: those of its options, or those that the factory makes. A sub-agent that wants deps has those of
+        the run `above`. Raises CallerError if they do not fit."""
         factory = factory_of(self.wanted)
         if above is not None:
             labels = above.labels
@@ -115,7 +116,7 @@ class DepsWanted(msgspec.Struct, frozen=True, kw_only=True):
         yield RunAtHand(deps=deps, session=session, path=path, labels=labels)
 
     def _check_tools(self, deps: object, *, of: str = "") -> None:
-        """Raise CallerError for tools here or below that cannot work with these deps."""
+        """Raise CallerError if a tool of this agent or of a sub-agent cannot work with these deps."""
         for tool in self.tools:
             if tool.deps is None or isinstance(deps, tool.deps):
                 continue
@@ -147,7 +148,7 @@ async def _made(
         raise made.error
     if not isinstance(
         made.value, contextlib.AsyncContextDecorator
-    ):  # another may be shared, and must stay open: a pool
+    ):  # another object may be shared (a pool) and must stay open
         yield made.value
         return
     held = _Held(cast("AbstractAsyncContextManager[object]", made.value), clock=clock, timeout_s=timeout_s)
@@ -164,7 +165,7 @@ async def _made(
 
 
 class _Held:
-    """A context manager that one task enters and leaves, as those need it that belong to a task."""
+    """A context manager that one task enters and leaves, because some managers belong to a task."""
 
     def __init__(self, manager: AbstractAsyncContextManager[object], *, clock: Clock, timeout_s: float) -> None:
         self._manager, self._clock, self._timeout_s = manager, clock, timeout_s
@@ -174,7 +175,7 @@ class _Held:
         self._deps: list[object] = []
 
     async def open(self) -> object:
-        """Raises Overdue, and what the manager raises."""
+        """Enter the manager. Raises Overdue, and what the manager raises."""
         self._task = asyncio.create_task(self._hold(), name="deps")
         try:
             await wait_for_task(self._task, clock=self._clock, timeout_s=self._timeout_s, over=self._entered)
@@ -192,7 +193,7 @@ class _Held:
         raise CallerError("`deps_type`: the context manager ended without giving the deps")
 
     async def close(self, error: BaseException | None) -> None:
-        """The manager sees what the run raised. Raises nothing but a cancellation."""
+        """Leave the manager; it sees what the run raised. Raises nothing but a cancellation."""
         if error is None:
             self._released.set_result(None)
         else:
@@ -218,13 +219,13 @@ class _Held:
 
 
 def is_deps_type(wanted: object) -> bool:
-    """Whether an agent may have it as its `deps_type`: a factory, None, a class, or what `typing` makes (`Db | None`, `Any`)."""
+    """Whether an agent may have this as its `deps_type`: a factory, None, a class, or a type of `typing` (`Db | None`, `Any`)."""
     is_typing = typing.get_origin(wanted) is not None or type(wanted).__module__ == "typing"
     return wanted is None or isinstance(wanted, DepsFactory | type) or is_typing
 
 
 def check_deps(deps: object, *, wanted: object, of: str = "this agent") -> None:
-    """Raise CallerError where an agent without a factory wants deps, and these are none of that type."""
+    """Raise CallerError if an agent without a factory wants deps, and these are not of that type."""
     if wanted is None or wanted is type(None) or factory_of(wanted) is not None:
         return
     name = name_of(wanted)

@@ -1,4 +1,4 @@
-"""Follow a session while it runs, from any machine that reaches its journal, and from any event on."""
+"""Follow a session while it runs: from any machine that reaches its journal, and from any event on."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from turnwise.journal.postgres.store import RecordNews
 
 POLL_S = 0.5
-GIVE_UP_S = 60.0  # without the journal: a restart takes a second or two, a fail-over half a minute
+GIVE_UP_S = 60.0  # without the journal: a restart takes a second or two, a failover half a minute
 BATCH = 500
 Result = TypeVar("Result")
 
@@ -30,14 +30,14 @@ class Bell(Protocol):
 async def watch_session(
     journal: str | Path, session: str, *, after: int = 0, poll_s: float = POLL_S, give_up_s: float = GIVE_UP_S
 ) -> AsyncGenerator[SessionEvent]:
-    """What the turns of the session tell, as they tell it, until none of them is open. `journal` is the address of a database,
-    or a journal's file.
+    """The events of the session's turns, as they come, until no turn is open. `journal` is the address of a database, or a
+    journal's file.
 
-    Only events with a number above `after` are given; the others are read all the same. Whole responses stand in place of their
-    pieces. News of PostgreSQL comes at once; besides, it is looked for every `poll_s` (at most 10). A journal that cannot be
-    reached is tried again for `give_up_s` seconds.
+    Only events with a number above `after` are given; the others are read, too. A whole response stands for its pieces.
+    PostgreSQL sends news at once; besides, this looks for news every `poll_s` seconds (at most 10). If the journal cannot be
+    reached, this tries again for `give_up_s` seconds.
 
-    Raises CallerError where there is no such session, UnreadableTurn where a newer turnwise has written it, and JournalFailed.
+    Raises CallerError if the session does not exist, UnreadableTurn if a newer turnwise has written it, and JournalFailed.
     """
     opened = await asyncio.to_thread(_open, journal)
     try:
@@ -75,7 +75,7 @@ def _is_database(journal: str | Path) -> bool:
 
 
 def is_open(turn: TurnRow) -> bool:
-    """Whether more of it may come: a turn that waits for a person has not ended."""
+    """Whether more events may come: a turn that waits for a person has not ended."""
     return turn.status in ("queued", "running") or (turn.status == "waiting" and turn.stop_reason is None)
 
 
@@ -88,7 +88,7 @@ def _bell(journal: str | Path, *, session: str) -> "RecordNews | None":
 
 
 async def _wait(bell: Bell | None, *, poll_s: float) -> None:
-    """Until there is news, or it is time to look."""
+    """Wait until there is news, or until it is time to look."""
     socket = None if bell is None else await asyncio.to_thread(bell.open)
     if bell is None or socket is None:
         await asyncio.sleep(poll_s)

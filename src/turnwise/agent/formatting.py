@@ -1,4 +1,4 @@
-"""Counts and money as people read them: US dollars, and what is not known said so."""
+"""Counts and money as people read them: US dollars, and words for what is not known."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ PRICE_WANTED = (
     "to give a missing price for later requests: [prices] in your turnwise.toml; `turnwise usage --help` shows how"
 )
 UNKNOWN = "unknown"
-# What requests were for, as people read it: of one, of several.
+# The purposes of requests in words: for one request, for several.
 PURPOSES = {
     "step": ("step", "steps"),
     "retry": ("retry", "retries"),
@@ -28,7 +28,7 @@ def many(count: int, word: str) -> str:
 
 
 def purposes_said(purposes: Mapping[str, int]) -> str:
-    """`2 steps, 1 continuation`; what is newer than this program stands as it was written."""
+    """`2 steps, 1 continuation`; a purpose that this version does not know appears as it was written."""
     return ", ".join([f"{count} {PURPOSES.get(name, (name, name))[count != 1]}" for name, count in purposes.items()])
 
 
@@ -44,7 +44,7 @@ def cost_said(cost: Cost) -> str:
 
 
 def tokens_said(usage: Usage, *, entries: Sequence[LedgerEntry]) -> str:
-    """`3,542 tokens in, 41 out`, `at least` so many, or `tokens unknown`: what no provider told is no 0."""
+    """`3,542 tokens in, 41 out`, `at least` so many, or `tokens unknown`: a count that no provider told is not 0."""
     untold = sum(_is_untold(entry) for entry in entries)
     if untold and untold == len(entries):
         return f"tokens {UNKNOWN}"
@@ -52,14 +52,14 @@ def tokens_said(usage: Usage, *, entries: Sequence[LedgerEntry]) -> str:
 
 
 def _is_untold(entry: LedgerEntry) -> bool:
-    """A request that cost nothing has used nothing."""
+    """Whether a request's tokens are unknown. A request that cost nothing has used nothing."""
     if entry.usage is None:
         return entry.usd is None or entry.usd != 0
     return bool({"input_tokens", "output_tokens"} & {*entry.usage.untold})
 
 
 def saved_said(saved: Cost) -> str:
-    """`9 requests, $0.0900`: how much was saved, or lost where it is below 0."""
+    """`9 requests, $0.0900`: how much was saved; a loss is below 0."""
     requests = many(abs(saved.requests), "request")
     if saved.unknown == saved.requests:
         return f"{requests}, {UNKNOWN}"

@@ -37,14 +37,15 @@ if TYPE_CHECKING:
     from turnwise.tools.mcp.offered_tools import Listing, OfferedTool
 
 Admit = Callable[["Listing"], "tuple[Sequence[OfferedTool], str]"]
-"""Says which of a server's tools are offered, and what is told of the others."""
+"""Says which of a server's tools are offered, and what the user is told about the others."""
 
 _LIST = "list_resources"
 _READ = "read_resource"
 
 
 class ServerToolset:
-    """The tools of the server of an entry. `admit` says which of them are offered; `one_turn`: none comes after the first."""
+    """The tools of one server entry. `admit` says which of them are offered. `one_turn`: the toolset is for one turn, so no later
+    tools come."""
 
     def __init__(
         self, entry: ServerEntry, *, clock: Clock | None = None, admit: Admit | None = None, one_turn: bool = False
@@ -60,7 +61,7 @@ class ServerToolset:
 
     @property
     def _running(self) -> RunningServer:
-        """The one of this event loop: `run_sync` in several threads starts the server in each."""
+        """The server of this event loop. `run_sync` in several threads starts one in each."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -69,25 +70,25 @@ class ServerToolset:
 
     @property
     def name(self) -> str:
-        """The name that its tools begin with."""
+        """The prefix of its tools' names."""
         return self.entry.name
 
     @property
     def listing(self) -> "Listing | None":
-        """What it offers; None where it does not run."""
+        """What the server offers; None if it does not run."""
         return self._running.listing
 
     @property
     def shortcomings(self) -> tuple[str, ...]:
-        """What a turn that begins now should know: it goes without the server's tools, or without some of them."""
+        """What a turn that begins now should know: it lacks the server's tools, or some of them."""
         return self._running.shortcomings
 
     def heard_by(self, tell: Callable[[str], object]) -> AbstractContextManager[None]:
-        """Within it, `tell` is told what happens to the server."""
+        """Inside this block, `tell` hears what happens to the server."""
         return self._running.heard_by(tell)
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
-        """The text of one of its prompts. Raises ToolFault where there is none."""
+        """The text of one of its prompts. Raises ToolFault if it has no such prompt."""
         return await self._running.prompt(name, arguments)
 
     async def __aenter__(self) -> Self:
@@ -110,13 +111,13 @@ class ServerToolset:
             self._let_go(asyncio.get_running_loop())
 
     def _let_go(self, loop: asyncio.AbstractEventLoop) -> None:
-        """One that is idle is enough: it knows how the server died while nobody listened."""
+        """Keep one idle server: it knows how the server died while nobody listened."""
         running = self._of_loops.pop(loop, None)
         if running is not None and not self._idle:
             self._idle.append(running)
 
     async def tools(self) -> Sequence[OneTool]:
-        """The tools that it offers now; none where it does not run."""
+        """The tools that it offers now; none if it does not run."""
         await self._running.refresh()
         listing = self._running.listing
         if listing is None:
@@ -145,11 +146,11 @@ class ServerToolset:
         return self._judged(Tool(offer=offered.offer, function=run, takes_context=True))
 
     def _judged(self, one: Tool) -> Tool:
-        """With what the tool brings for the verdict on its calls: nothing, as whoever judges them knows servers."""
+        """The tool with rules for the verdict on its calls. Here it has none: the command line's own rules know servers."""
         return one
 
     def _resource_tools(self) -> list[Tool]:
-        """To list the server's resources, and to read one."""
+        """The tools that list the server's resources and read one."""
 
         async def resources(arguments: Arguments) -> object:
             cursor = arguments.get("cursor")
@@ -279,7 +280,8 @@ class McpServer(ServerToolset):
         self._asks = asks
 
     def _judged(self, one: Tool) -> Tool:
-        """Asked about by its effect, also in an agent without a policy; or allowed by a rule that all others go before."""
+        """The tool with an ask by its effect, also in an agent without a policy. With `asks=False`, a rule before all others
+        allows it."""
         if self._asks is False:
             judging = CallJudging(rules=(PermissionRule(verdict="allow", tool=escape_pattern(one.name)),))
         else:
@@ -321,7 +323,7 @@ def _check_effects(effects: Mapping[str, Effect]) -> None:
 
 
 def _real_folder(given: Path | str | None) -> Path:
-    """The real path of the folder in which a server runs. Raises CallerError where there is none."""
+    """The real path of the folder in which a server runs. Raises CallerError if it does not exist."""
     folder = Path.cwd() if given is None else Path(given).expanduser()
     if not folder.is_dir():
         raise CallerError(f"`{folder}` is no folder: an MCP server needs one to run in")

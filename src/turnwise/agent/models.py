@@ -1,4 +1,4 @@
-"""`PROVIDER:NAME` or `FAMILY:NAME` -> an endpoint. One place for the library and the command line."""
+"""`PROVIDER:NAME` or `FAMILY:NAME` -> an endpoint. The library and the command line share this."""
 
 import asyncio
 import difflib
@@ -28,7 +28,7 @@ from turnwise.turn.events import StepPrepared
 from turnwise.wire.generations import moves_text, tells_behind
 from turnwise.wire.profiles import MARK_WAYS, Profile, builtin_profiles
 
-# How people call a provider by its models: the beginning of a model's name, and the profile that serves it.
+# Providers as people call them by their models: the beginning of a model's name, and the profile that serves it.
 _KNOWN_BY = {
     "claude": "anthropic",
     "fable": "anthropic",
@@ -56,7 +56,7 @@ _KNOWN_BY = {
 
 
 class ModelName(msgspec.Struct, frozen=True):
-    """A model as the user names it: whose, and what it is called there."""
+    """A model as the user names it: the provider, and its name there."""
 
     profile: Profile
     name: str
@@ -65,7 +65,7 @@ class ModelName(msgspec.Struct, frozen=True):
 def read_model(text: str, *, profiles: Mapping[str, Profile] | None = None) -> ModelName:
     """`openai:gpt-6.1-sol` -> the profile `openai` and the model `gpt-6.1-sol`. The name may hold colons (`ollama:qwen3:8b`).
 
-    Raises UnknownModel with what is near.
+    Raises UnknownModel with a similar name.
     """
     known = builtin_profiles() if profiles is None else profiles
     provider, colon, name = text.partition(":")
@@ -80,7 +80,8 @@ def read_model(text: str, *, profiles: Mapping[str, Profile] | None = None) -> M
 
 
 def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None) -> Profile:
-    """The profile of a provider or API family, or the user's own of that name. Raises UnknownModel with what is near."""
+    """The profile of a provider or API family, or the user's own profile of that name. Raises UnknownModel with a similar
+    name."""
     known = builtin_profiles() if profiles is None else profiles
     if name not in known and profiles is None:
         known = {**known, **own_profiles()}
@@ -94,8 +95,8 @@ def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None) ->
 
 
 def _with_provider(text: str, *, known: Mapping[str, Profile]) -> str:
-    """The same model in our words; empty if the provider is unknown. Other programs write PROVIDER/NAME. A word alone
-    (`opus`) is no model's whole name."""
+    """The same model in turnwise's spelling; empty if the provider is unknown. Other programs write PROVIDER/NAME. A single word
+    (`opus`) is not a whole model name."""
     before, slash, name = text.partition("/")
     if slash and name:
         whose = before if before in known else maker_of(before)
@@ -105,14 +106,14 @@ def _with_provider(text: str, *, known: Mapping[str, Profile]) -> str:
 
 
 def maker_of(text: str) -> str:
-    """The profile that serves models of such a name, with its number right behind it or not (`o3`, `gpt5`); empty where nobody
-    knows."""
+    """The profile that serves models with such a name, also if a number follows at once (`o3`, `gpt5`). Empty if it is
+    unknown."""
     beginning = re.split(r"[^a-z0-9]", text.lower(), maxsplit=1)[0]
     return _KNOWN_BY.get(beginning) or _KNOWN_BY.get(re.split(r"\d", beginning, maxsplit=1)[0], "")
 
 
 class Ways(msgspec.Struct, frozen=True):
-    """How the caller of a face gives an address and a key, for messages."""
+    """How the caller gives an address and a key (library or command line), for messages."""
 
     base_url: str
     key: str
@@ -137,11 +138,11 @@ def open_endpoint(
     ways: Ways = IN_PYTHON,
     transport: object = None,
 ) -> Endpoint:
-    """Address and key for the model. The key is `api_key`, else the variable `api_key_env`, else the profile's own.
+    """Address and key for the model. The key is `api_key`, else the variable `api_key_env`, else the profile's own variable.
 
-    There may be none if the transport has a property `needs_key` that is False.
+    No key is needed if the transport has a property `needs_key` that is False.
 
-    Raises CallerError where an address is missing or no http(s) URL, MissingKey where the provider wants a key.
+    Raises CallerError if the address is missing or not an http(s) URL, MissingKey if the provider wants a key.
     """
     profile = model.profile
     address = base_url or profile.base_url
@@ -182,11 +183,11 @@ def _key_for(
         return None
 
 
-# What a turn's configuration says of its model and endpoint, and the user's `prepare_step`, whose answer is checked.
+# What a turn's configuration says about its model and endpoint; and the user's `prepare_step`, whose answer is checked.
 
 
 def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
-    """With the facts of the endpoint that rules need."""
+    """The configuration with the facts of the endpoint that rules need."""
     profile = endpoint.profile
     told_behind = profile.leads_input(config.model) or (profile.told_behind and tells_behind(config.model))
     return msgspec.structs.replace(
@@ -205,23 +206,25 @@ def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
 
 
 def with_model(config: TurnConfig, *, model: ModelName, endpoint: Endpoint) -> tuple[ModelName, TurnConfig]:
-    """The model that the configuration names, at the same provider, and the configuration with what is known of it."""
+    """The model that the configuration names, at the same provider, and the configuration with the facts that are known of it."""
     limits = limits_over(find_limits(config.model, profile=model.profile.name), None)
     config = at_endpoint(msgspec.structs.replace(config, model_limits=limits), endpoint=endpoint)
     return ModelName(model.profile, config.model), config
 
 
 def within(config: TurnConfig, *, effects: Collection[Effect]) -> TurnConfig:
-    """With no more effects than these."""
+    """The configuration, limited to these effects."""
     return msgspec.structs.replace(config, allowed=tuple([one for one in config.allowed if one in effects]))
 
 
 def checked(prepare_step: StepPreparer) -> Callable[[PrepareStep], Awaitable[StepPrepared | None]]:
-    """The user's `prepare_step`, its answer checked: what it got wrong is a CallerError."""
+    """The user's `prepare_step` with a check of its answer: a wrong answer is a CallerError."""
 
     async def prepare(view: PrepareStep) -> StepPrepared | None:
         given = prepare_step(view)
-        answer = cast("object", await given if inspect.isawaitable(given) else given)  # the user's word may not hold
+        answer = cast(
+            "object", await given if inspect.isawaitable(given) else given
+        )  # the user's function may not keep its type
         if answer is None:
             return None
         if not isinstance(answer, StepPrepared):
@@ -237,21 +240,21 @@ def fallback_of(name: str, *, profile: str) -> Fallback:
 
 
 def asks_hour(config: TurnConfig) -> bool:
-    """Whether its requests ask for a cache that is kept for an hour, by the option or by a mark in `extra`."""
+    """Whether its requests ask the provider to cache for an hour, by the option or by a mark in `extra`."""
     return (config.cache == "1h" and config.marks_cache) or '"1h"' in config.extra
 
 
-# The prices that an agent's turns need: of its own models, and of those that `prepare_step` names.
+# The prices that an agent's turns need: of its own models, and of the models that `prepare_step` names.
 
 
 class ModelPrices:
-    """What is known of the prices at one agent's endpoint."""
+    """The known prices at one agent's endpoint."""
 
     def __init__(self, prices: Prices, *, model: ModelName, clock: Clock) -> None:
         self._prices, self._model, self._clock = prices, model, clock
 
     def of_model(self, model: ModelName) -> "ModelPrices":
-        """Those of another model of the same endpoint."""
+        """The prices for another model of the same endpoint."""
         return ModelPrices(self._prices, model=model, clock=self._clock)
 
     @property
@@ -266,15 +269,15 @@ class ModelPrices:
         self._prices.warm(self._model.name, profile=self._model.profile.name, at_s=self._clock.now())
 
     async def of_turn(self, config: TurnConfig) -> dict[str, PriceRow]:
-        """Those of the turn's models. Raises CallerError where one is not known: a limit that cannot hold is none."""
+        """The prices of the turn's models. Raises CallerError if one is unknown: a limit of cost could not hold."""
         models = (config.model, *[fallback.model for fallback in config.fallbacks])
-        # the table takes most of a second to be read
+        # reading the table takes most of a second
         prices = await asyncio.to_thread(self._rows_of, models, named=models_named(config.extra))
         return {model: _as_asked(row, config=config) for model, row in prices.items()}
 
     def prepares(self, prepare_step: StepPreparer, *, config: TurnConfig) -> StepPreparer:
-        """The user's `prepare_step`, its answer checked, with the price of a model that it names where a limit of cost needs
-        it: what it got wrong is a CallerError."""
+        """The user's `prepare_step` with a check of its answer: a wrong answer is a CallerError. If a limit of cost needs the
+        price of a model that it names, the answer carries it."""
         prepares = checked(prepare_step)
         if not counts_cost(config.limits):
             return prepares
@@ -290,7 +293,8 @@ class ModelPrices:
         return prepare
 
     def _rows_of(self, models: Sequence[str], *, named: Sequence[str] = ()) -> dict[str, PriceRow]:
-        """Those of `models`; and of those that are `named`, which may do a part of a request, as far as they are known."""
+        """The prices of `models`. Also those of the `named` models, which may do a part of a request, as far as they are
+        known."""
         found = {model: self.find(model, self._clock.now()) for model in named}
         rows = {model: row for model, row in found.items() if row is not None and can_project(row)}
         for model in models:
@@ -302,7 +306,7 @@ class ModelPrices:
 
 
 def _as_asked(row: PriceRow, *, config: TurnConfig) -> PriceRow:
-    """The row, with what the turn's requests ask for that costs more or less."""
+    """The row with what the turn's requests ask for, if that changes the price."""
     hour, terms = asks_hour(config), terms_asked(config.extra)
     return msgspec.structs.replace(row, asks_hour=hour, asked_terms=terms) if hour or terms else row
 
@@ -310,7 +314,7 @@ def _as_asked(row: PriceRow, *, config: TurnConfig) -> PriceRow:
 def with_prices(
     config: TurnConfig, *, prices: dict[str, PriceRow], least_usd: Mapping[str, dict[str, Decimal]]
 ) -> TurnConfig:
-    """The configuration that knows them; `least_usd`: by tool, what a sub-agent of that name costs at least."""
+    """The configuration with its prices. `least_usd`: by tool, the least that a sub-agent of that name costs."""
     tools = [
         msgspec.structs.replace(offer, child_usd=least_usd.get(offer.spec.name, {})) if offer.child else offer
         for offer in config.tools

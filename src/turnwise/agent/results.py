@@ -110,7 +110,7 @@ def _told(usage: Usage | None, count: Untold) -> int | None:
     return None if usage is None or count in usage.untold else getattr(usage, count)
 
 
-REPR_CHARACTERS = 80  # of a result's text
+REPR_CHARACTERS = 80  # shown of a result's text
 
 
 Output = TypeVar("Output", default=str, covariant=True)
@@ -214,7 +214,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
                 usage=self.usage,
                 cost_usd=self.cost_usd,
             )
-        return cast("Output", self.output_or_none)  # None only where it is the answer
+        return cast("Output", self.output_or_none)  # None only if None is the answer
 
     @property
     def caches(self) -> CacheSums:
@@ -249,14 +249,14 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
         )
 
     def _repr_markdown_(self) -> str:
-        """How a notebook shows it: the answer, what it took, and the repairs folded away."""
+        """A notebook's view of it: the answer, its cost, and the repairs folded away."""
         return _markdown_of(self)
 
 
 def _markdown_of(result: RunResult[Any]) -> str:
-    """The answer, then one line with how it ended and what it took, then its repairs, folded away.
+    """The answer, then one line that says how it ended and what it cost, then its repairs, folded away.
 
-    The answer is the model's own Markdown, with hidden characters made visible; everything else is shown as plain text.
+    The answer is the model's own Markdown, with hidden characters made visible; everything else is plain text.
     """
     parts = [shown_answer(result.text), f"<small>{_plain(_line_of(result))}</small>"]
     if result.repairs:
@@ -280,8 +280,8 @@ def _line_of(result: RunResult[Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """As HTML that shows exactly this text."""
-    import html  # an agent without a notebook needs none
+    """HTML that shows exactly this text."""
+    import html  # only notebooks need it
 
     return html.escape(" ".join(shown(text).split()))
 
@@ -320,8 +320,8 @@ def run_result(
     notes: RunNotes | None = None,
     told: tuple[str, ...] = (),
 ) -> RunResult[Any]:
-    """The turn's result with the answer as a value. One that fits the schema, and that the type's own validators refused
-    each time, leaves no output and the result incomplete; a repair says why."""
+    """The turn's result with the answer as a value. If the answer fits the schema, but the type's own validators refused it each
+    time, there is no output and the result is incomplete; a repair says why."""
     has_output = output is None and result.stop_reason is not StopReason.WAITING
     value: object = result.text if has_output else None
     repairs, complete, why = result.repairs, result.complete, result.why_incomplete

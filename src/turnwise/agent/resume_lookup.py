@@ -1,4 +1,4 @@
-"""Finding a turn that its process has left, in the journal, and all that is needed to go on with it."""
+"""Find in the journal a turn that its process left, with everything that is needed to resume it."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,8 @@ from turnwise.turn.machine import SessionSoFar
 
 
 class LeftRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The last turn of a session, which was left: its `session` `before` it, the turn, and its bill so far."""
+    """The last turn of a session, left by its process: the `session`, its state `before` the turn, the turn, and its bill so
+    far."""
 
     session: Session
     before: SessionSoFar
@@ -30,7 +31,7 @@ class LeftRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What whoever goes on with it should know of its records."""
+        """What the resumed run should know about the turn's records."""
         return (MAY_LACK_LAST,) if self.may_lack_last else ()
 
 
@@ -41,18 +42,18 @@ MAY_LACK_LAST = (
 
 
 def is_left(session: Session) -> bool:
-    """Whether the session's last turn was left by a process that has died."""
+    """Whether a process that has died left the session's last turn."""
     return bool(session.turns) and goes_on(session.turns[-1])
 
 
 def goes_on(last: TurnRow | SessionRow) -> bool:
-    """Whether a session's last turn was left and can be resumed; not one whose last records a damaged journal has lost: what they
-    told of may have run."""
+    """Whether a session's last turn was left and can be resumed. It cannot if a damaged journal has lost its last records: the
+    calls that they named may have run."""
     return last.status == "lost" and last.stop_reason is None
 
 
 def left_run(journal: Journal, session: Session) -> LeftRun:
-    """The turn to go on with. Raises CallerError where the session's last turn has ended, or runs."""
+    """The turn to resume. Raises CallerError if the session's last turn has ended, or still runs."""
     if not session.turns:
         raise CallerError(f"session `{session.row.id}` has no turn yet: there is nothing to resume")
     last = session.turns[-1]
@@ -83,7 +84,7 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
 
 
 class RunBefore(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run that begins finds: its session so far, the session's id, and its labels."""
+    """What a new run finds: its session so far, the session's id, and its labels."""
 
     so_far: SessionSoFar
     session_id: str
@@ -91,8 +92,8 @@ class RunBefore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_before(options: TypedRunOptions, *, journal: Journal | None, new_id: Callable[[], str]) -> RunBefore:
-    """From the session that the options name, or from their history in a new session. Raises CallerError where they do not fit
-    together, or do not fit the session."""
+    """The session that the options name, or a new session with the history that they give. Raises CallerError if the options
+    contradict each other or the session."""
     history, session, labels = tuple(options.get("history", ())), options.get("session"), options.get("labels", {})
     if not session:
         so_far = SessionSoFar(messages=history, carried=Carried(messages=history))
@@ -109,12 +110,12 @@ def run_before(options: TypedRunOptions, *, journal: Journal | None, new_id: Cal
 
 
 def read_session(journal: Journal, session: Session) -> SessionSoFar:
-    """What was said in a session, and what its next turn starts from; a turn that was killed has its open calls answered."""
+    """The messages of a session, and what its next turn starts from. Open calls of a killed turn are answered."""
     return folded(journal, session.turns)
 
 
 def folded(journal: Journal, turns: Sequence[TurnRow]) -> SessionSoFar:
-    """The session from these turns. Raises UnreadableTurn where this version makes no turn of their records."""
+    """The session from these turns. Raises UnreadableTurn if this version cannot read their records."""
     with _readable(turns[-1].id if turns else ""):
         return session_so_far(journal, turns)
 
@@ -133,7 +134,7 @@ def _readable(turn_id: str) -> Generator[None]:
 
 
 class LeftChild(msgspec.Struct, frozen=True, kw_only=True):
-    """The only turn of a sub-agent, which has ended (`left.turn.result`), or was left."""
+    """The only turn of a sub-agent. It has ended (`left.turn.result`), or its process left it."""
 
     session_id: str
     turn_id: str
@@ -141,7 +142,7 @@ class LeftChild(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def left_child(journal: Journal, order: ChildOrder) -> LeftChild | None:
-    """What the call's sub-agent has done; None where it did not come to start one."""
+    """What the call's sub-agent has done; None if it never started."""
     for call_id, session in journal.children(order.parent_turn):
         if call_id == order.call.id:
             turn_id = session.turns[-1].id
@@ -152,7 +153,7 @@ def left_child(journal: Journal, order: ChildOrder) -> LeftChild | None:
 
 
 def check_endpoint(config: TurnConfig, *, own: TurnConfig) -> None:
-    """Raise CallerError where an agent of another endpoint's family would go on with the turn."""
+    """Raise CallerError if an agent of another API family would continue the turn."""
     if (config.family, config.profile) != (own.family, own.profile):
         raise TurnRefused(
             f"the turn was begun at `{config.profile}` ({config.family}), and this agent asks `{own.profile}` ({own.family}): "

@@ -1,4 +1,4 @@
-"""What a run is given: the prompt, results for calls that wait, instructions. Checked, and as the messages that they mean."""
+"""The input of a run: the prompt, results for waiting calls, instructions. It is checked here and becomes messages."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -72,7 +72,7 @@ def _checked_message(message: Message, *, what: str) -> Message:
 async def opened(
     given: tuple[Message, ...], *, opening: OpeningSource | None, earlier: Sequence[Message]
 ) -> tuple[Message, ...]:
-    """A turn's input with what stands in front of its user message."""
+    """A turn's input, with the `opening` texts in front of its user message."""
     texts = () if opening is None else tuple(await opening(earlier))
     if not texts or not given or given[-1].role != "user":
         return given
@@ -87,7 +87,7 @@ def json_of(extra: Mapping[str, object]) -> str:
 
 
 def check_history(history: object, *, what: str) -> None:
-    """Raise CallerError for the first item that is no `Message`."""
+    """Raise CallerError for the first item that is not a `Message`."""
     if isinstance(history, str | bytes | Mapping) or not isinstance(history, Iterable):
         raise CallerError(f"{what} must be a list of `Message`, not {type(cast('object', history)).__name__}")
     messages = tuple(cast("Iterable[object]", history))
@@ -101,8 +101,8 @@ def check_history(history: object, *, what: str) -> None:
 
 
 def check_text(text: object, *, what: str) -> None:
-    """Raise CallerError for what is no text, and for half a surrogate pair: what an argument of the command line holds that is
-    no UTF-8, too."""
+    """Raise CallerError if this is not a text, or if it holds half a surrogate pair. Python makes those of arguments on the
+    command line that are not UTF-8."""
     if not isinstance(text, str):
         raise CallerError(f"{what} must be a text, not {type(text).__name__}")
     try:
@@ -114,7 +114,7 @@ def check_text(text: object, *, what: str) -> None:
 
 
 def _results_message(results: Mapping[str, object], *, earlier: Sequence[Message]) -> Message:
-    """The handed-in values as results, in call order; the rules say what is missing or unknown."""
+    """The given values as results, in the order of the calls. The rules say which are missing or unknown."""
     from turnwise.running.tool_output import result_of
 
     pending = {call.id: call for call in open_calls(earlier)}
@@ -124,7 +124,7 @@ def _results_message(results: Mapping[str, object], *, earlier: Sequence[Message
 
 
 def _results_apart(message: Message) -> tuple[Message, ...]:
-    """A user's message that holds results, as the message of results that it means and what else it says."""
+    """Split a user's message that holds results: the message with the results, and the rest."""
     results = tuple([part for part in message.parts if isinstance(part, ToolResult)])
     if message.role != "user" or not results:
         return (message,)
@@ -137,22 +137,22 @@ def title_of(input: Sequence[Message]) -> str:
     return text[:TITLE_CHARACTERS]
 
 
-# An agent's instructions: texts, and functions that write theirs for each run.
+# An agent's instructions: texts, and functions that write a text for each run.
 
 
 InstructionWriter = Callable[[RunContext[Any]], str | Awaitable[str | None] | None]
-"""Writes a piece of the system prompt for one run; None or an empty text: nothing."""
+"""Writes a piece of the system prompt for one run. None or an empty text adds nothing."""
 Instruction = str | InstructionWriter
 
 THREAD = "turnwise-instructions"
 
 
 class Instructions:
-    """`texts` are those that stay the same; what functions write goes between them, where the functions stood."""
+    """`texts` are the constant ones. The texts of functions go between them, at the places of the functions."""
 
     def __init__(self, given: Instruction | Sequence[Instruction]) -> None:
         texts: list[Text] = []
-        self._writers: list[tuple[int, InstructionWriter]] = []  # how many texts stand before it
+        self._writers: list[tuple[int, InstructionWriter]] = []  # how many texts come before it
         for one in (given,) if isinstance(given, str) or callable(given) else given:
             if isinstance(one, str):
                 check_text(one, what="`instructions`")
@@ -167,8 +167,8 @@ class Instructions:
         self.texts = tuple(texts)
 
     async def written(self, config: TurnConfig, *, run: RunAtHand, clock: Clock) -> TurnConfig:
-        """The configuration of one run: its `system`, which begins with `texts`, has what the functions write. Raises what a
-        function raises, and CallerError for one that is late, or writes no text."""
+        """The configuration of one run, whose `system` begins with `texts` and has the texts of the functions. Raises what a
+        function raises, and CallerError for a function that is late or writes no text."""
         if not self._writers:
             return config
         found, placed = list(config.system), 0

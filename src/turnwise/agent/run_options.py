@@ -1,4 +1,4 @@
-"""What one run may choose for itself, and what a resumed turn may be given."""
+"""The options of one run, and those of a resumed turn."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, cast
@@ -64,7 +64,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class TypedRunOptions(RunOptions, total=False):
-    """With what the types of the agent and the result depend on."""
+    """The options of a run, with those whose types depend on the agent and the result."""
 
     deps: object
     output_type: object
@@ -93,13 +93,14 @@ class ResumeOptions(TypedDict, total=False):
 
 
 def options_of(terms: ResumeTerms) -> ResumeOptions:
-    """The options that say the same."""
+    """The options of `resume` with the same meaning."""
     options: ResumeOptions = {"approvals": terms.answers, "rules": terms.rules}
     return options if terms.ask_s is None else {**options, "ask_s": terms.ask_s}
 
 
 def terms_of(options: ResumeOptions) -> ResumeTerms:
-    """What they say of what waits, and of what may run. Raises CallerError for what is no approval or no rule."""
+    """What the options say about waiting calls, and about what may run. Raises CallerError for a value that is not an approval or
+    a rule."""
     terms = ResumeTerms(
         answers=tuple(options.get("approvals", ())), rules=tuple(options.get("rules", ())), ask_s=options.get("ask_s")
     )
@@ -108,7 +109,7 @@ def terms_of(options: ResumeOptions) -> ResumeTerms:
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """Raise UnknownOption for a name that is no option of a run, and CallerError for values that cannot be."""
+    """Raise UnknownOption for a name that is not an option of a run, and CallerError for impossible values."""
     check_names(options, known=TypedRunOptions.__annotations__, what="a run")
     check_values(options, of=" of the run")
     check_groups(options, of=" of the run")
@@ -120,7 +121,7 @@ def check_options(options: Mapping[str, object]) -> None:
 
 
 def groups_of(settings: RunSettings) -> AgentOptions:
-    """What the settings say under the name of an option of a group (tests/settings/test_options.py: and with the same type)."""
+    """The settings that are options of a group, by group (tests/settings/test_options.py checks that the types are the same)."""
     groups: dict[str, dict[str, object]] = {}
     for row in rows_from("run"):
         value = getattr(settings, row.name)
@@ -130,7 +131,7 @@ def groups_of(settings: RunSettings) -> AgentOptions:
 
 
 def check_choice(choice: ToolChoice, *, tools: Sequence[Tool]) -> None:
-    """Raise CallerError for a choice that forces a call where no step can have a tool: it would become `auto`."""
+    """Raise CallerError for a choice that forces a call if no step can have a tool: it would become `auto`."""
     if choice == "required" and not tools:
         raise CallerError(
             '`tool_choice="required"` forces a call of a tool, and there is no tool: give `tools`, or leave it out'

@@ -1,4 +1,4 @@
-"""What a run does before its turn begins: it opens what it works with, reads prices, and reserves its part of a budget."""
+"""What a run does before its turn begins: it opens its toolsets, reads prices, and reserves its part of a budget."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from turnwise.running.tools import CallJudging, ChildOrder
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import TurnConfig
 
-# What a turn of an agent begins with: the tools that its toolsets offer now, and what tools bring for the verdict on calls.
+# What a turn of an agent begins with: the tools that its toolsets offer now, and the rules that tools bring for their calls.
 
 
 NO_POLICY = (
@@ -37,8 +37,8 @@ NO_POLICY = (
 
 
 async def with_open_toolsets(setup: AgentSetup, *, stack: contextlib.AsyncExitStack, has_approver: bool) -> AgentSetup:
-    """The same with the tools of its toolsets, which are open as long as `stack` is. `has_approver`: somebody answers the asks of
-    the run. Raises CallerError for a toolset that fails, and for a name that is given twice."""
+    """The same setup with the tools of its toolsets, which are open as long as `stack` is. `has_approver`: somebody answers the
+    asks of the run. Raises CallerError if a toolset fails, or if two tools have the same name."""
     await stack.enter_async_context(opened(setup))
     notes = listening(setup.toolsets, stack=stack)
     offered = await ask_all(setup.toolsets, clock=setup.clock, ask_s=setup.config.deadlines.toolset_s)
@@ -59,13 +59,13 @@ async def with_open_toolsets(setup: AgentSetup, *, stack: contextlib.AsyncExitSt
 
 
 def opened(setup: AgentSetup) -> contextlib.AbstractAsyncContextManager[None]:
-    """Its toolsets are open inside."""
+    """Inside this block, its toolsets are open."""
     return holding(setup.toolsets, clock=setup.clock, open_s=setup.config.deadlines.toolset_s)
 
 
 def judged(setup: AgentSetup, *, has_approver: bool) -> AgentSetup:
-    """The same with a policy and an inspector that know what its tools bring. Raises CallerError where calls are to be asked
-    about and nobody can be asked."""
+    """The same setup with a policy and an inspector that know the rules of its tools. Raises CallerError if calls need a person's
+    answer and nobody can be asked."""
     bringing = [(one, one.judging) for one in setup.tools if one.judging is not None]
     if not bringing:
         return setup
@@ -87,8 +87,9 @@ def judged(setup: AgentSetup, *, has_approver: bool) -> AgentSetup:
 def _policy(
     setup: AgentSetup, brought: Sequence[CallJudging], *, asked: Sequence[str], has_approver: bool
 ) -> Policy | None:
-    """The agent's policy in the folder of its tools, behind their rules. Without one, the defaults hold for tools that are asked
-    about, or judged even so; the others run unasked, unless a file says otherwise. None: they all do."""
+    """The agent's policy, with the rules of its tools before its own and with their folder. Without a policy, the defaults hold
+    for tools whose calls are asked about or judged in any case. The other tools run without asking, unless a file says otherwise.
+    None: this is so for all tools."""
     policy, free = setup.config.policy, list[str]()
     if policy is None:
         asks_some = has_approver or any(one.without_policy == "always" or one.asked for one in brought)
@@ -107,7 +108,7 @@ def _policy(
     asks = [PermissionRule(verdict="ask", tool=escape_pattern(name), where="approved(...)") for name in asked]
     return msgspec.structs.replace(
         policy,
-        # what no file says comes first: every other rule goes before it
+        # rules from no file come first: every other rule overrides them
         rules=(*sorted(rules, key=lambda rule: rule.source != "default"), *policy.rules, *asks),
         workspace=policy.workspace or folder,
         home=policy.home or (os.path.realpath(Path.home()) if folder else ""),
@@ -115,7 +116,7 @@ def _policy(
 
 
 class _JudgingInspector(msgspec.Struct, frozen=True):
-    """Finds the facts of each call with what its tool brings, else with the agent's own inspector."""
+    """Finds the facts of each call with the inspector of its tool, else with the agent's own."""
 
     of_tools: dict[str, Inspector | None]
     own: Inspector | None
@@ -130,13 +131,13 @@ class _JudgingInspector(msgspec.Struct, frozen=True):
 
 
 class KeptOpen:
-    """What an agent keeps open while it is used by `async with`: in each event loop once, and until the last has left it."""
+    """What an agent keeps open inside `async with`: once for each event loop, until the last user has left."""
 
     def __init__(self) -> None:
         self._of_loops: dict[asyncio.AbstractEventLoop, tuple[Transport, list[contextlib.AsyncExitStack]]] = {}
 
     def transport(self) -> Transport | None:
-        """That of this event loop; None: nothing is open in it."""
+        """The transport of this event loop; None if nothing is open in it."""
         kept = self._of_loops.get(asyncio.get_running_loop())
         return None if kept is None else kept[0]
 
@@ -149,7 +150,7 @@ class KeptOpen:
             kept[1].append(opening.pop_all())
 
     async def leave(self) -> None:
-        """The transport is closed with the last: it belongs to the first stack."""
+        """The last user closes the transport, which belongs to the first user's stack."""
         loop = asyncio.get_running_loop()
         stacks = self._of_loops[loop][1]
         stack = stacks.pop()
@@ -167,8 +168,8 @@ async def reserved(
     journal: Journal | None,
     run: BudgetRun | None = None,
 ) -> tuple[TurnConfig, Reservation | None]:
-    """The configuration with the run's part of its budget, and that part, until `stack` is left. `whole`: of a turn that goes on,
-    with what it began with. `run` is the run in its tree; None: it is the root. Raises BudgetSpent."""
+    """The configuration with the run's part of its budget, and that part, until `stack` is left. `whole`: a continued turn needs
+    all that it began with. `run` is the run in its tree; None: it is the root. Raises BudgetSpent."""
     if setup.budget is None:
         return config, None
     setup.budget.check_journal(journal)
@@ -180,7 +181,7 @@ async def reserved(
 
 
 def run_below(config: TurnConfig, *, order: ChildOrder, path: tuple[str, ...]) -> BudgetRun:
-    """A sub-agent's run in the tree of its root, whose ledger now knows it."""
+    """A sub-agent's run in the tree of its root. The root's ledger now knows it."""
     session, turn = config.session_id, config.turn_id
     if order.ledger is not None:
         order.ledger.begin_below(config.turn_id, parent=order.parent_turn)
@@ -194,9 +195,9 @@ async def furnished(setup: AgentSetup, *, stack: contextlib.AsyncExitStack, has_
 
 
 async def priced(setup: AgentSetup, config: TurnConfig) -> TurnConfig:
-    """The configuration with the prices that a limit of cost needs, those of its sub-agents looked at as well.
+    """The configuration with the prices that a limit of cost needs. Those of its sub-agents are checked as well.
 
-    Raises CallerError where one is not known: a limit that cannot hold is none.
+    Raises CallerError if one is unknown: the limit could not hold.
     """
     if not counts_cost(config.limits):
         return config

@@ -1,5 +1,5 @@
-"""A run that is under way: `run = agent.start(...)`, or `async with agent.stream(...) as run`. Only whoever holds it can speak to
-it or end it."""
+"""A running turn: `run = agent.start(...)`, or `async with agent.stream(...) as run`. Only code that has this object can speak to
+the run or end it."""
 
 import asyncio
 import contextlib
@@ -21,14 +21,14 @@ from turnwise.vocab import File, Message, Text, TextDelta
 _going: set["asyncio.Task[RunResult[Any]]"] = set()  # asyncio holds tasks weakly
 
 CANCELLED = 130  # what a shell shows for a program that Ctrl-C has ended
-SAID_S = 10.0  # for a message from another thread to be taken: an event loop that is blocked longer takes none
+SAID_S = 10.0  # how long a message from another thread may wait; an event loop that is blocked longer does not take it
 
 NO_LOOP = (
     "no event loop is running here: call `agent.start(...)` in an `async` function, or use `agent.run_sync(...)`, which "
     "waits for the result"
 )
 
-# What an agent had when it took itself for its one run.
+# Methods that an agent had when it stood for its single run.
 REMOVED = {
     name: f"`Agent.{name}` was removed, as an agent may have many runs at once. Speak to one of them: "
     f"`run = agent.start(...)`, then `run.{name}({given})` and `result = await run`"
@@ -37,7 +37,7 @@ REMOVED = {
 
 
 class RunControl:
-    """What reaches one run from outside. What comes before its turn begins is kept for it."""
+    """Messages and interrupts for one run, from outside. Those that come before its turn begins are kept for it."""
 
     def __init__(self) -> None:
         self.ends: InterruptKind | None = None
@@ -46,11 +46,11 @@ class RunControl:
         self._runner: Runner | None = None
 
     def begin(self, runner: Runner) -> None:
-        """From here on the turn's runner is told."""
+        """From here on, the turn's runner gets them."""
         self._runner = runner
 
     def words(self) -> tuple[Message, ...]:
-        """What was said before the turn began. The next call gives what was said since."""
+        """The messages from before the turn began. The next call gives only newer ones."""
         words, self._words = tuple(self._words), []
         return words
 
@@ -237,7 +237,7 @@ class RunStream(Generic[Output]):
         run = self._begin()
         try:
             while batch := await self._backlog.take():
-                if isinstance(batch[-1], TurnFinished):  # nothing comes behind it, and `RunFinished` says more
+                if isinstance(batch[-1], TurnFinished):  # nothing comes after it, and `RunFinished` says more
                     batch = batch[:-1]
                 for event in batch:
                     yield event
@@ -257,8 +257,8 @@ def interrupted(result: RunResult[Any]) -> RunInterrupted:
     """The exception that `Agent.run_sync` raises at Ctrl-C. Uncaught, it ends the program with exit code 130, as a
     KeyboardInterrupt does.
 
-    Python itself gives that code to the very class KeyboardInterrupt, and 1 to those below it (3.11: `run_eval_code_obj`). Where
-    a program has a hook of its own for uncaught exceptions, that one decides.
+    Python gives that code only to the class KeyboardInterrupt itself, and 1 to its subclasses (3.11: `run_eval_code_obj`). If a
+    program has its own hook for uncaught exceptions, the hook decides.
     """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _end

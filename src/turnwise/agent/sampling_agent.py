@@ -1,4 +1,5 @@
-"""What an MCP server asks the model (sampling), answered by a sub-agent that has the agent's model and nothing else of it."""
+"""Answers an MCP server's question to the model (sampling). A sub-agent answers, which has the agent's model and nothing else of
+it."""
 
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ from turnwise.running.working_call import NOTHING_LEFT, ModelAnswer, ModelQuesti
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import StopReason, Text
 
-TOOL = "sampling"  # what permission rules call it: `mcp(git.sampling)`
+TOOL = "sampling"  # its name in permission rules: `mcp(git.sampling)`
 SYSTEM = (
     "A program, the MCP server `{server}`, asks you for a text while it works on a call. Its request is all that you see; "
     "anybody may have written it. Answer it from what it holds. You have no tools, and you know nothing of the user's "
@@ -27,7 +28,7 @@ SYSTEM = (
 async def answered(
     setup: AgentSetup, order: ChildOrder, question: ModelQuestion, *, agent_of: Callable[[AgentSetup], Delegate]
 ) -> ModelAnswer:
-    """The answer of a sub-agent of the agent that has `setup`; `agent_of` makes it. Raises NoAnswer."""
+    """The answer of a sub-agent of the agent with this `setup`; `agent_of` makes the sub-agent. Raises NoAnswer."""
     await _check_policy(setup, order, question)
     results: list[TurnResult] = []
     agent, order = agent_of(_bare(setup, question)), msgspec.structs.replace(order, ended=results.append)
@@ -55,13 +56,14 @@ async def _check_policy(setup: AgentSetup, order: ChildOrder, question: ModelQue
 
 
 def _question_said(question: ModelQuestion) -> str:
-    """All that the model would be sent: nobody says yes to what was not shown."""
+    """Everything that the model would get: a person approves only what is shown."""
     texts = [part.text if isinstance(part, Text) else f"[{part.media_type}]" for part in question.parts]
     return "\n".join([f"May the MCP server `{question.server}` ask the model? It sends:", *texts])
 
 
 def _bare(setup: AgentSetup, question: ModelQuestion) -> AgentSetup:
-    """With the model, its endpoint, prices and hooks; without tools, instructions, output type and deps."""
+    """The setup of the sub-agent: with the model, its endpoint, prices and hooks; without tools, instructions, output type and
+    deps."""
     instructions = Instructions(SYSTEM.format(server=question.server))
     settings = setup.config.settings
     most = min(question.max_tokens, settings.max_output_tokens or question.max_tokens)

@@ -25,13 +25,13 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 
 MAX_PROBLEMS = 20  # of one answer: more are not read
 PROBLEM_CHARACTERS = 400
-VALUE_KEY = "value"  # providers want an object at the root; other types are wrapped in one with this key
+VALUE_KEY = "value"  # providers want an object at the root; other types are wrapped in an object with this key
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What a plain function says of itself. `model` validates and converts the arguments; `positional` are names that the
-    function takes by position only. `context` is the hint of a first parameter that takes the run's context, None where there
-    is none."""
+    """What a plain function's signature says. `model` validates and converts the arguments. `positional` are the names that the
+    function takes by position only. `context` is the type hint of a first parameter that takes the run's context; None if there
+    is no such parameter."""
 
     description: str
     parameters: str  # JSON Schema as JSON text
@@ -41,8 +41,8 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 def read_signature(function: Callable[..., object], *, name: str, is_method: bool = False) -> Signature:
-    """What a tool's function says; of a method without its object. Raises BadTool where a parameter has no type that JSON can
-    carry; the text says which."""
+    """The signature of a tool's function; without the object if it is a method. Raises BadTool if JSON cannot carry the type of a
+    parameter; the text says which."""
     import pydantic
 
     try:
@@ -86,8 +86,8 @@ def read_signature(function: Callable[..., object], *, name: str, is_method: boo
 def _context_apart(
     parameters: list[inspect.Parameter], hints: Mapping[str, object], *, name: str
 ) -> tuple[object, list[inspect.Parameter]]:
-    """The hint of a first parameter that takes the context, and the parameters that the model sees. Raises BadTool for a context
-    elsewhere."""
+    """The hint of a first parameter that takes the context, and the parameters that the model sees. Raises BadTool if another
+    parameter takes the context."""
     context: object = None
     if parameters and is_context(hint := hints.get(parameters[0].name)) and parameters[0].kind in _BY_POSITION:
         context, parameters = hint, parameters[1:]
@@ -101,7 +101,7 @@ def _context_apart(
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """A docstring in Google, NumPy or Sphinx style -> what stands before its sections, and each parameter's text."""
+    """A docstring in Google, NumPy or Sphinx style -> the text before its sections, and each parameter's text."""
     style = docstring_style(text)
     if style is None:
         return text.strip(), {}
@@ -109,7 +109,7 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
 
     import griffe
 
-    logging.getLogger("griffe").setLevel(logging.CRITICAL)  # it warns of missing types, which stand in the signature
+    logging.getLogger("griffe").setLevel(logging.CRITICAL)  # it warns of missing types, which are in the signature
     summary: list[str] = []
     described: dict[str, str] = {}
     for section in griffe.Docstring(text, lineno=1).parse(style):
@@ -122,7 +122,7 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
 
 
 def docstring_style(text: str) -> Literal["google", "numpy", "sphinx"] | None:
-    """By the marks that only one style has; None where no section stands in it, so that griffe need not be loaded."""
+    """The style, by marks that only one style has. None if the text has no sections, so that griffe need not be loaded."""
     if re.search(r"^\s*:(param|returns?|raises|type)\b", text, re.MULTILINE):
         return "sphinx"
     if re.search(r"^\s*(Parameters|Returns|Raises|Notes|Examples)\n\s*-{3,}", text, re.MULTILINE):
@@ -133,13 +133,13 @@ def docstring_style(text: str) -> Literal["google", "numpy", "sphinx"] | None:
 
 
 OutputCheck = Callable[..., object]
-"""Takes the answer as a value of the output type, or the `RunContext` and the answer; async or not. The model is told what it
-raises (`ValueError("...")`), and answers anew. What it returns does not matter."""
+"""Takes the answer as a value of the output type, or the `RunContext` and the answer; async or not. If it raises
+(`ValueError("...")`), the model reads the message and answers again. Its return value does not matter."""
 
 
 class OutputType(msgspec.Struct, frozen=True):
-    """A wanted answer type: the schema for the provider, and how its JSON becomes a value. `checks`: the type may refuse
-    what fits its schema (validators, formats, checks between fields), or `further` checks of the user's may."""
+    """A wanted answer type: the schema for the provider, and how its JSON becomes a value. `checks`: the type may refuse an
+    answer that fits its schema (validators, formats, checks between fields), or the user's `further` checks may."""
 
     schema: OutputSchema
     parse: Callable[[str], object]
@@ -147,7 +147,7 @@ class OutputType(msgspec.Struct, frozen=True):
     further: "tuple[OutputCheck, ...]" = ()
 
     def problems(self, text: str) -> tuple[str, ...]:
-        """Why this JSON is no value of the type, in words for the model; nothing where it is one."""
+        """Why this JSON is not a value of the type, in words for the model; empty if it is."""
         try:
             self.parse(text)
         except Exception as error:  # noqa: BLE001 (a validator of the user's may raise anything)
@@ -158,7 +158,7 @@ class OutputType(msgspec.Struct, frozen=True):
 def read_output_type(wanted: object) -> OutputType:
     """A pydantic model, any type that pydantic can describe, or a JSON Schema (a mapping) -> OutputType.
 
-    Raises CallerError where it is none of these.
+    Raises CallerError for anything else.
     """
     if isinstance(wanted, Mapping):
         return _from_schema(cast("Mapping[str, object]", wanted))
@@ -206,7 +206,7 @@ def _from_schema(schema: Mapping[str, object]) -> OutputType:
 
 
 def problems_of(error: BaseException) -> tuple[str, ...]:
-    """What a refused value's error says, a place and a sentence each; never the value, which the model has."""
+    """The errors of a refused value: for each a path and a sentence. They never contain the value, which the model has."""
     import pydantic
 
     if not isinstance(error, pydantic.ValidationError):
@@ -229,8 +229,8 @@ def _output_schema(schema: dict[str, object], *, name: str) -> OutputSchema:
         raise CallerError(f"`output_type`: its schema holds what JSON cannot carry: {error}") from error
 
 
-# What a provider's strict mode knows; a schema with anything else goes out without it.
-# Source: OpenAI, "Structured outputs", supported schemas; `oneOf` refused: livekit/agents#5302, openai-agents-python#1884.
+# What a provider's strict mode knows. A schema with anything else is sent without strict mode. Source: OpenAI, "Structured
+# outputs", supported schemas; `oneOf` refused: livekit/agents#5302, openai-agents-python#1884.
 STRICT_KEYS = frozenset(
     """type properties required additionalProperties items enum const description anyOf $ref $defs pattern format
     multipleOf minimum maximum exclusiveMinimum exclusiveMaximum minItems maxItems""".split()
@@ -238,8 +238,8 @@ STRICT_KEYS = frozenset(
 
 
 def is_strict_ready(schema: Mapping[str, object]) -> bool:
-    """Whether a provider's strict mode takes it: an object at the root, every object closed, every property required,
-    nothing but STRICT_KEYS."""
+    """Whether a provider's strict mode accepts it: an object at the root, every object closed, every property required, nothing
+    but STRICT_KEYS."""
     return schema.get("type") == "object" and _is_closed(schema)
 
 
@@ -262,8 +262,8 @@ def _is_closed(node: object) -> bool:
 
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    """pydantic's automatic `title`s cost tokens and say nothing. A property called `title` stays. A default that JSON has no word
-    for (`nan`) is left out: an argument that is left out has it all the same."""
+    """pydantic's automatic `title`s cost tokens and say nothing. A property called `title` stays. A default that JSON cannot
+    write (`nan`) is left out: the function still uses it for a missing argument."""
     return {
         key: _tidied(value, names=key in ("properties", "$defs", "patternProperties"))
         for key, value in schema.items()
@@ -284,20 +284,21 @@ def _tidied(value: object, *, names: bool) -> object:
             return value
 
 
-# The type that an answer has to have, with the user's own checks of it.
+# The type that an answer must have, with the user's own checks of it.
 
 
 THREAD = "turnwise-output-check"
 
 
 def read_output(wanted: object, *, checks: Sequence[OutputCheck]) -> OutputType | None:
-    """An agent's output type. Raises CallerError for one that cannot be described, and for checks without a type."""
+    """An agent's output type. Raises CallerError for a type that cannot be described, and for checks without a type."""
     output = None if wanted is None else read_output_type(wanted)
     return _with_checks(output, checks)
 
 
 def output_over(output: OutputType | None, options: Mapping[str, Any]) -> OutputType | None:
-    """What a resumed run says in place of its agent's `output`. The agent's checks go with the agent's type."""
+    """The output of a resumed run: its own option, or else its agent's `output`. The agent's checks belong to the agent's
+    type."""
     if "output_type" in options:
         return _with_checks(read_output_type(options["output_type"]), options.get("output_checks", ()))
     return _with_checks(output, options["output_checks"]) if "output_checks" in options else output
@@ -312,8 +313,8 @@ def _with_checks(output: OutputType | None, checks: Sequence[OutputCheck]) -> Ou
 
 
 def checker_of(output: OutputType | None, *, run: RunAtHand, clock: Clock, timeout_s: float) -> OutputChecker | None:
-    """What the type has against an answer, and, where it has nothing, what the user's checks have: one after the other, up to the
-    first that refuses it. One that does not answer within `timeout_s` refuses it."""
+    """Checks an answer: first by the type, then by the user's checks, one after the other, up to the first that refuses it. A
+    check that takes longer than `timeout_s` refuses it."""
     if output is None or not output.further:
         return None if output is None else output.problems
 
@@ -338,7 +339,7 @@ def checker_of(output: OutputType | None, *, run: RunAtHand, clock: Clock, timeo
     return check
 
 
-# What a tool may be called: every provider takes such a name.
+# The allowed names of tools: every provider accepts them.
 
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")

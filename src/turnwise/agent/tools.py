@@ -37,8 +37,8 @@ R = TypeVar("R")
 S = TypeVar("S")
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 
-# For models without scripted steps; `docs/billing.md` says what was measured. The same in each request of a turn, so that the
-# provider's prompt cache holds.
+# For models without scripted steps; `docs/billing.md` has the measurements. The text is the same in each request of a turn, so
+# that the provider's prompt cache holds.
 BATCH_HINT = (
     "Tool calls that do not depend on each other's results belong together: ask for all of them in one response. Each response "
     "is a request of its own, and its calls run side by side."
@@ -61,7 +61,7 @@ class FunctionTool(Generic[P, R]):
     ) -> None:
         self._made = made
         self._function = function
-        self._of_object = of_object  # of a method that has no object yet
+        self._of_object = of_object  # for a method that has no object yet
         functools.update_wrapper(self, function)
 
     @property
@@ -222,7 +222,7 @@ def tool(
 
 
 def _is_method(function: Callable[..., object]) -> bool:
-    """Whether it stands in the body of a class, and its first parameter is the object: no hint says what that is."""
+    """Whether it is defined in the body of a class, and its first parameter is the object: no hint says what that is."""
     if type(function) is not FunctionType:
         return False
     place, dot, _ = function.__qualname__.rpartition(".")
@@ -236,12 +236,12 @@ def _bound(function: Callable[..., R], instance: object) -> Callable[..., R]:
 
 
 def is_toolset(given: object) -> TypeGuard[Toolset]:
-    """Whether it gives tools, and is none itself."""
+    """Whether this gives tools, and is not a tool itself."""
     return not isinstance(given, type | Tool | FunctionTool) and callable(getattr(given, "tools", None))
 
 
 def read_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
-    """What the user gave -> tools, those of toolsets left out. Raises BadTool, CallerError for two of one name."""
+    """The user's tools as Tool values; toolsets are left out. Raises BadTool, and CallerError if two have the same name."""
     found: dict[str, Tool] = {}
     for given in tools:
         if is_toolset(given):
@@ -279,9 +279,9 @@ def read_tool(given: ToolLike) -> Tool:
 
 
 def _adapted(function: Callable[..., object], signature: Signature) -> Callable[[Arguments], object]:
-    """The function as a tool runs it: arguments validated and converted by the types that it declares."""
+    """The function as a tool runs it: its arguments are validated and converted to the declared types."""
 
-    from pydantic import ValidationError  # the model is one of its, so it is imported by now
+    from pydantic import ValidationError  # the model is a pydantic model, so pydantic is imported by now
 
     fields = tuple(signature.model.model_fields)
 
@@ -316,7 +316,7 @@ def _adapted(function: Callable[..., object], signature: Signature) -> Callable[
 
 
 def _all_errors(error: "ValidationError") -> str:
-    """Every problem with its path, without echoing the values."""
+    """Every problem with its path, without the values."""
     lines = [
         f"- {'.'.join(str(part) for part in problem['loc']) or 'arguments'}: {problem['msg']}"
         for problem in error.errors(include_url=False, include_input=False, include_context=False)

@@ -71,7 +71,8 @@ class MethodsOf:
 
 
 class WrappedToolset:
-    """A toolset with its tools changed: what `prefixed`, `filtered` and `approved` give. It is opened with the one inside."""
+    """A toolset whose tools are changed, as `prefixed`, `filtered` and `approved` return it. It is opened together with the inner
+    one."""
 
     def __init__(
         self, source: "Toolset | Sequence[OneTool]", change: Callable[[Sequence[Tool]], Sequence[Tool]], said: str
@@ -83,7 +84,7 @@ class WrappedToolset:
 
     @property
     def innermost(self) -> object:
-        """What is opened and closed: the toolset that none of these functions has made."""
+        """The toolset to open and close: the first inner toolset that is no wrapper."""
         return self._source.innermost if isinstance(self._source, WrappedToolset) else self._source
 
     async def tools(self) -> Sequence[OneTool]:
@@ -142,7 +143,7 @@ def approved(source: Toolset | Sequence[OneTool], *names: str) -> Toolset:
 
 
 async def offered_by(toolset: Toolset) -> Sequence[OneTool]:
-    """What the toolset offers now. Raises CallerError if that is no list, and whatever the toolset raises."""
+    """What the toolset offers now. Raises CallerError if that is not a list, and whatever the toolset raises."""
     told = cast("object", toolset.tools())
     if not inspect.isawaitable(told):
         raise CallerError(f"`tools` of the toolset `{name_of(toolset)}` must be an `async` method")
@@ -154,7 +155,7 @@ async def offered_by(toolset: Toolset) -> Sequence[OneTool]:
 
 
 def read_one_tool(given: object) -> Tool:
-    """What a toolset offers -> a tool. Raises BadTool for what is none, and for agents: those are given to the agent itself."""
+    """One offered tool as a Tool. Raises BadTool for anything else, and for agents: those belong into the agent's own `tools`."""
     if isinstance(given, Subagents | AgentTool) or is_toolset(given):
         raise BadTool(
             f"a toolset offers tools, not a `{type(given).__name__}`: give that in `Agent(tools=[...])` itself"
@@ -163,12 +164,12 @@ def read_one_tool(given: object) -> Tool:
 
 
 def name_of(source: object) -> str:
-    """How an error names a toolset: no more than its class, as what it holds may be secret."""
+    """How an error names a toolset: only by its class, because its content may be secret."""
     return repr(source) if isinstance(source, MethodsOf | WrappedToolset) else type(source).__name__
 
 
 def _public_methods(instance: object) -> dict[str, object]:
-    """In the order in which the classes define them, those of the bases first. No property is read."""
+    """The public methods, in the order of the class definitions, base classes first. No property is read."""
     found: dict[str, object] = {}
     for kind in reversed(type(instance).__mro__):
         for name, member in vars(kind).items():
@@ -213,7 +214,7 @@ def _rule_renamed(rule: PermissionRule, *, prefix: str) -> PermissionRule:
 
 
 class _RenamedInspector(msgspec.Struct, frozen=True):
-    """Finds the facts of calls by the names that the tools have inside."""
+    """Finds the facts of calls under the tools' inner names."""
 
     inside: Inspector
     prefix: str
@@ -250,21 +251,21 @@ def _offers(name: str, *, among: Sequence[str]) -> str:
     return f"There are: {', '.join(among) or 'none'}"
 
 
-# Toolsets that are open: each once in an event loop, however many agents and runs use it, and closed after the last of them.
+# Open toolsets: each is open once in an event loop, however many agents and runs use it, and is closed after the last user.
 
 
 _Opens = AbstractAsyncContextManager[object]
 
-CLOSE_S = 5.0  # a server that is told to end may finish what it writes
-SETTLE_S = 0.5  # for one that is cancelled, as for a tool
+CLOSE_S = 5.0  # a server that was told to end may finish its writes
+SETTLE_S = 0.5  # for a cancelled toolset, as for a tool
 
 _log = logging.getLogger("turnwise")
 
 
 class _Keeper:
-    """Holds one toolset open in a task of its own: what is entered in a task has to be left in the same (anyio's groups).
+    """Holds one toolset open in a task of its own: the task that enters it must also leave it (anyio's groups).
 
-    Its context is empty. What a toolset starts goes on for other runs: in the context of the run that opened it, it would find
+    Its context is empty. What a toolset starts continues for other runs: in the context of the run that opened it, it would find
     that run's context variables, such as the user of a web request.
     """
 
@@ -277,14 +278,14 @@ class _Keeper:
         )
 
     def end(self) -> None:
-        """Close it, or give its opening up."""
+        """Close it, or stop opening it."""
         if self.opened.done():
             self._over.set()
         else:
             self.task.cancel()
 
     async def _keep(self, before: "asyncio.Task[None] | None") -> None:
-        if before is not None:  # it is still being closed
+        if before is not None:  # it is still closing
             await asyncio.wait({before})
         try:
             async with self.toolset:
@@ -317,7 +318,7 @@ _left: set["asyncio.Task[None]"] = set()  # asyncio holds tasks weakly
 
 @contextlib.asynccontextmanager
 async def holding(toolsets: Iterable[Toolset], *, clock: Clock, open_s: float) -> AsyncGenerator[None]:
-    """All of them are open inside. Raises CallerError for those that were not within `open_s` seconds, or that failed."""
+    """Inside this block, all of them are open. Raises CallerError if one failed or was not open within `open_s` seconds."""
     loop = _loops.setdefault(asyncio.get_running_loop(), _Loop())
     inner = [one.innermost if isinstance(one, WrappedToolset) else one for one in toolsets]
     kept = [_keeper_of(cast("_Opens", one), loop) for one in inner if isinstance(one, AbstractAsyncContextManager)]
@@ -329,7 +330,7 @@ async def holding(toolsets: Iterable[Toolset], *, clock: Clock, open_s: float) -
 
 
 async def ask_all(toolsets: Sequence[Toolset], *, clock: Clock, ask_s: float) -> list[Sequence[OneTool]]:
-    """What each offers now. Raises CallerError where one does not say so in time, or fails."""
+    """The tools that each toolset offers now. Raises CallerError if one fails or does not answer in time."""
     found: list[Sequence[OneTool]] = []
     for toolset in toolsets:
         name = name_of(toolset)
@@ -373,7 +374,7 @@ async def _all_open(keepers: Sequence[_Keeper], *, clock: Clock, open_s: float) 
 
 
 async def _let_go(keepers: Sequence[_Keeper], *, loop: _Loop, clock: Clock) -> None:
-    """Close those that nobody uses any more. One that does not close in time is left to itself."""
+    """Close the toolsets without users. A toolset that does not close in time is left behind."""
     ending: list[_Keeper] = []
     for keeper in keepers:
         keeper.users -= 1
@@ -409,10 +410,10 @@ async def _ended(keepers: Sequence[_Keeper], *, clock: Clock, within_s: float) -
                 await asyncio.wait(waited)
 
 
-# What toolsets tell of themselves in a run: a server that did not start, or that died. The result keeps it.
+# What toolsets tell about themselves in a run: a server that did not start, or that died. The result keeps it.
 
 
-MOST = 50  # one that dies over and over says the same
+MOST = 50  # a toolset that dies again and again repeats itself
 
 
 @runtime_checkable
@@ -437,7 +438,7 @@ class RunNotes:
         return tuple(self._texts)
 
     def take(self, text: str) -> None:
-        """One more; whoever watches is told."""
+        """Add one note and tell the watcher."""
         if text in self._texts or len(self._texts) >= MOST:
             return
         self._texts.append(text)
@@ -445,14 +446,14 @@ class RunNotes:
             self._tell(ToolsetNoted(text))
 
     def begin(self, tell: Watch) -> None:
-        """`tell` is told what there is already, and what comes."""
+        """From now on `tell` gets each note; first it gets those from before."""
         self._tell = tell
         for text in self._texts:
             tell(ToolsetNoted(text))
 
 
 def listening(toolsets: Sequence[Toolset], *, stack: AsyncExitStack) -> RunNotes | None:
-    """The notes of those that have any, until `stack` is left. None: no toolset tells anything."""
+    """The notes of the toolsets that tell something, until `stack` is left. None: no toolset does."""
     inner = [one.innermost if isinstance(one, WrappedToolset) else one for one in toolsets]
     telling = [one for one in inner if isinstance(one, TellingToolset)]
     if not telling:
@@ -466,6 +467,6 @@ def listening(toolsets: Sequence[Toolset], *, stack: AsyncExitStack) -> RunNotes
 
 
 def may_ask(toolsets: Sequence[Toolset]) -> bool:
-    """Whether tools of them may ask a person in the middle of a call."""
+    """Whether one of their tools may ask a person in the middle of a call."""
     inner = [one.innermost if isinstance(one, WrappedToolset) else one for one in toolsets]
     return any(isinstance(one, TellingToolset) for one in inner)

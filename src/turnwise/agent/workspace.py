@@ -1,4 +1,4 @@
-"""`Workspace`: the tools of one folder, as the command line has them, for an agent in Python."""
+"""`Workspace`: the tools of one folder, as on the command line, for an agent in Python."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -71,7 +71,7 @@ class Workspace:
 
     @property
     def said(self) -> str:
-        """How commands run, in a sentence for a person: in which sandbox, with or without network access."""
+        """How commands run, in a sentence for a person: in which sandbox, with or without network."""
         return self._shell().said
 
     async def tools(self) -> Sequence[OneTool]:
@@ -88,11 +88,11 @@ class Workspace:
         return f"Workspace({str(self.folder)!r})"
 
     def _paths(self) -> WorkspacePaths:
-        """With a memory of its own of what was read: it is one turn's."""
+        """The folder with its own memory of what was read; it belongs to one turn."""
         return WorkspacePaths(self.folder, changes=self.changes, withheld=self._withheld)
 
     def _shell(self) -> Shell:
-        """With a temporary folder and kept outputs of its own: they are one run's, and its sub-agents'."""
+        """A shell with its own temporary folder and stored outputs; they belong to one run and its sub-agents."""
         turn = turn_at_work()
         shell = self._shells.get(turn)
         if shell is None:

@@ -1,4 +1,4 @@
-"""Lines of a log, written in a thread of its own: a pipe that nobody reads holds up the log, and nothing else."""
+"""Writes lines of a log in a thread of its own: a pipe without a reader blocks the log, and nothing else."""
 
 import os
 import selectors
@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TextIO
 
-LINES_KEPT = 10_000  # that wait for a reader; further ones are counted and dropped
-CLOSE_S = 2.0  # for the reader to take what is left when the process ends
+LINES_KEPT = 10_000  # lines that wait for a reader; further ones are counted and dropped
+CLOSE_S = 2.0  # how long the reader may take for the rest when the process ends
 
 
 class WrittenLines:
-    """Up to `LINES_KEPT` lines wait for `stream`. Those behind them are dropped; once there is room again, the log says how many,
-    as the line that `dropped_line` makes of these words."""
+    """Up to `LINES_KEPT` lines wait for `stream`. Further lines are dropped. Once there is room again, the log says how many;
+    `dropped_line` makes that line of these words."""
 
     def __init__(self, stream: TextIO, *, dropped_line: Callable[[str], str]) -> None:
         self._stream = stream
@@ -34,7 +34,7 @@ class WrittenLines:
             self._changed.notify()
 
     def close(self) -> None:
-        """What waits is written, if somebody reads it within `CLOSE_S`."""
+        """Write the waiting lines, if somebody reads them within `CLOSE_S`."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -44,12 +44,12 @@ class WrittenLines:
         while (line := self._next()) is not None:
             try:
                 _write(self._stream, f"{line}\n")
-            except (OSError, ValueError):  # nobody can read it any more: the work goes on
+            except (OSError, ValueError):  # nobody can read it any more: the work continues
                 with self._changed:
                     self._lines.clear()
 
     def _next(self) -> str | None:
-        """The next line, waited for; None at the end."""
+        """Wait for the next line; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._dropped or self._is_closing)
             if self._lines:
@@ -61,7 +61,7 @@ class WrittenLines:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Past the stream's buffer where there is a file: its lock must not be held by a thread that waits when Python ends."""
+    """Write past the stream's buffer if there is a file: a waiting thread must not hold the buffer's lock when Python ends."""
     try:
         number = stream.fileno()
     except (OSError, ValueError):

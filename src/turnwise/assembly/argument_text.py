@@ -41,10 +41,9 @@ class SettledArguments(msgspec.Struct, frozen=True, gc=False):
 
 
 class ArgumentText:
-    """Feed with `add` (text as it stood on the wire) and `add_whole` (an object the provider handed out); both return the
-    text that is new for whoever watches. `settle` judges and changes nothing, so it may be asked before the end is known.
-    `repairs` are the kinds of heal.KINDS that taking the pieces needed. `diverged` holds once what was shown is no longer
-    the beginning of what is true."""
+    """Feed it with `add` (text as it stood on the wire) and `add_whole` (an object that the provider sent). Both return the
+    new text to show. `settle` judges and changes nothing, so it may be called before the end is known. `repairs` are the
+    kinds of heal.KINDS that the pieces needed. `diverged` holds once the shown text no longer begins the true text."""
 
     __slots__ = (
         "_begun_with",
@@ -76,7 +75,7 @@ class ArgumentText:
         self._length = 0
         self._first = ""  # the first character that is no space
         self._careful = True  # the next piece needs a look
-        self._wholes: list[str] = []  # whole values that came before the one at hand
+        self._wholes: list[str] = []  # whole values that came before the current one
         self._held = ""  # taken, but not yet shown
         self._doubt = ""  # the last piece, while it may be an addition or a repetition
         self._begun_with = 0  # characters that the first doubtful piece began with
@@ -109,7 +108,7 @@ class ArgumentText:
         self.repairs[kind] = self._kinds[kind] = None
 
     def joined(self) -> str:
-        """The text at hand, joined; kept so."""
+        """The current text, joined, and kept in that form."""
         if len(self._pieces) != 1:
             if self._scanner is not None:
                 self._scan()
@@ -179,7 +178,7 @@ class ArgumentText:
         return text
 
     def is_whole(self) -> bool:
-        """Whether the text at hand is one whole JSON value."""
+        """Whether the current text is one whole JSON value."""
         return self._scan().whole
 
     def repeats(self, text: str) -> bool:
@@ -203,7 +202,7 @@ class ArgumentText:
         return held
 
     def _is_grown(self, text: str) -> bool:
-        """Whether the object in `text` is the one at hand and more. `{}` is left to the reading that drops it."""
+        """Whether the object in `text` is the current one, continued. `{}` is left to the reading that drops it."""
         here = _value(self.joined())
         return isinstance(here, dict) and here != {} and _extends(_value(text), cast(object, here))
 
@@ -457,7 +456,7 @@ def _nothing(repair: str | None) -> SettledArguments:
 
 
 def says_nothing(text: str) -> bool:
-    """Whether these arguments are none: servers send such where the real ones follow, or got lost on the way."""
+    """Whether these arguments are empty: servers send such arguments if the real ones follow, or got lost on the way."""
     return text.strip(SPACE) in ("", "null") or _is_empty_object(text)
 
 

@@ -171,7 +171,7 @@ def size_of(part: Part) -> int:
 
 class CallAtHand:
     """The call that the last piece without a block went to, and the index that the piece stood on. `call` is None where the next
-    such piece has to be placed anew."""
+    such piece must be placed from the start."""
 
     __slots__ = ("block", "call", "index")
 

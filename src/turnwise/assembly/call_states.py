@@ -101,7 +101,7 @@ GRAVITY = {
     )
 }
 WORDS = (BlockKind.TEXT, BlockKind.REFUSAL)
-# Ends at which a call without arguments is one that had none, rather than one that was cut before they began.
+# With these finish reasons, a call without arguments had none. With others, it may have been cut before they began.
 ENDED_BY_ITSELF = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
 
 

@@ -42,7 +42,7 @@ KINDS: dict[str, str] = {
 
 
 def repair(kind: str, *, where: str, what: str = "") -> Repair:
-    """A record of one repair; `what` is the list's own sentence unless a better one is at hand."""
+    """A record of one repair; `what` is the list's own sentence unless a better one is given."""
     return Repair(kind, where, what or KINDS[kind])
 
 

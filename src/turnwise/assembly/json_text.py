@@ -151,14 +151,14 @@ class JsonScanner:
 
     def __init__(self) -> None:
         self._at = _At.VALUE
-        self._levels: list[str | int] = []  # one entry a level: the key at hand, or the element's number
+        self._levels: list[str | int] = []  # one entry a level: the current key, or the element's number
         self._opened_at: list[int] = []
         self._key: list[str] = []
         self._carry = ""  # the beginning of an escape that a piece's end cut
         self._literal = ""  # what is still missing of true, false or null
         self._number = ""
         self._position = 0
-        self._value_at = 0  # where the value or token at hand began
+        self._value_at = 0  # where the current value or token began
         self._error: Invalid | None = None
 
     @property

@@ -247,7 +247,7 @@ class Assembler:
         self._tells_long_calls = tells_long_calls
         self._fast_ways = fast
         self._repairs: dict[Repair, None] = {}
-        self.repair_kinds: dict[str, None] = {}  # of all repairs so far, those of a response that began anew as well
+        self.repair_kinds: dict[str, None] = {}  # of all repairs so far, also those of a response that began again
         self._started = False
         self._fault: Fault | None = None
         self._clear()
@@ -286,7 +286,7 @@ class Assembler:
         return self._fast
 
     def receive(self, frame: Frame) -> Sequence[Frame]:
-        """Take one frame; return the healed frames for whoever watches. Every ToolCallDelta among them has its `block`."""
+        """Take one frame; return the healed frames to show. Every ToolCallDelta among them has its `block`."""
         return self._TAKE[type(frame)](self, frame)
 
     def receive_all(self, frames: list[Frame]) -> list[Frame]:
@@ -296,7 +296,7 @@ class Assembler:
             for frame in frames:
                 healed += self._TAKE[type(frame)](self, frame)
             return healed
-        for run in runs_of(frames):  # one of them may begin the response anew
+        for run in runs_of(frames):  # one of them may begin the response again
             self._receive_run(run, healed, fast=self._fast or self._begin_fast(self._fast_ways))
         return healed
 
@@ -623,7 +623,7 @@ class Assembler:
         return (frame,)
 
     def _ends_in_call(self) -> bool:
-        """Whether what was too long to be read belongs to the call at hand. It is told as such, and nothing follows it."""
+        """Whether what was too long to be read belongs to the current call. It is told as such, and nothing follows it."""
         block = self._blocks[self._table.calls[-1].block] if self._table.calls else None
         call = None if block is None else block.call
         if block is None or call is None or (not call.is_long and (block.ended or block.final or call.text.is_whole())):

@@ -182,8 +182,8 @@ class ResponseReader:
         return self._receive(frames) if frames else frames
 
     def decode(self, chunk: bytes, *, size: int | None = None) -> list[Frame]:
-        """Take the next bytes; return the frames as they stood on the wire. Each of them is to be given to `heal`. `size`: how
-        many bytes there were, where the chunk says the same in fewer."""
+        """Take the next bytes; return the frames as they stood on the wire. Give each of them to `heal`. `size`: how many bytes
+        arrived, if `chunk` is a shorter form of them."""
         if self._is_deaf:
             return []
         self._bytes_left -= len(chunk) if size is None else size
@@ -312,7 +312,7 @@ def read_body(
     in_text: CallSeeker | None = None,
     own_names: Mapping[str, str] | None = None,
 ) -> tuple[Response, list[Frame]]:
-    """Decode one non-streamed body: the response, and the healed frames for whoever watches."""
+    """Decode one non-streamed body: the response, and the healed frames to show."""
     assembler = _assembler(
         limits, tool_names=tool_names.union(own_names or ()), taken_ids=taken_ids, id_prefix=id_prefix
     )

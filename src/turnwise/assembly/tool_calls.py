@@ -16,7 +16,7 @@ MAX_NAME_CHARS = 4096  # providers stop at 64 to 256; past this a name is no nam
 
 
 class NameReading(Enum):
-    """What a second name on the call at hand means."""
+    """What a second name for the current call means."""
 
     SAME = auto()  # the name once more
     MORE = auto()  # its continuation
@@ -293,7 +293,7 @@ class CallTable:
         return call if call in self._bare else None
 
     def _by_position(self, delta: ToolCallDelta) -> OpenCall | None:
-        """No id: the index tells, else the call at hand; a name may begin another."""
+        """No id: the index tells, else the current call; a name may begin another."""
         if delta.index is not None:
             call = self._by_index.get(delta.index)
             if call is None:
@@ -305,8 +305,8 @@ class CallTable:
         return call if self._same_by_name(call, delta.name, arguments=delta.arguments or "") else None
 
     def _strayed(self, delta: ToolCallDelta) -> OpenCall | None:
-        """A nameless piece of arguments on an index of its own is no call: it goes on with the one at hand, unless
-        another call waits for the rest of its arguments too."""
+        """A nameless piece of arguments with an index of its own is no call: it continues the current call, unless another
+        call also waits for the rest of its arguments."""
         last = self._last
         if last is None or delta.name or not delta.arguments or delta.whole or self._count_fails:
             return None

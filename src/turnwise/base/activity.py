@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 class Activity:
     """How many parts of a turn do something: the turn itself, and each call that has been ordered and has no result yet. A part
-    rests while it waits for other parts, for a person, for time, or to be handed over. To be used in the event loop's thread."""
+    rests while it waits for other parts, for a person, for time, or to be handed over. Use it in the event loop's thread."""
 
     def __init__(self, *, on_rest: Callable[[], None]) -> None:
         """`on_rest` is told whenever nothing is done any more."""
@@ -29,7 +29,7 @@ class Activity:
 
     @contextmanager
     def resting(self) -> Generator[None]:
-        """Whoever enters it does nothing until it is left."""
+        """The caller counts as idle inside this block."""
         self.add(-1)
         try:
             yield
@@ -43,7 +43,7 @@ class Activity:
 
 
 class OpenCalls:
-    """Calls without a result. Whoever ordered them goes on with the last one, so that one is open until the block is left."""
+    """Calls without a result. The caller continues when the last one ends, so that call stays open until the block is left."""
 
     def __init__(self, activity: Activity, *, number: int) -> None:
         self._activity = activity

@@ -210,9 +210,8 @@ async def wait_for_task(
 
 
 async def ends_in_time(task: "asyncio.Task[object]", *, clock: Clock, timeout_s: float, settle_s: float) -> bool:
-    """Whether the task ended within `timeout_s`. One that has not, or whose waiter is cancelled, is cancelled, and has
-    `settle_s` to
-    tidy up."""
+    """Whether the task ended within `timeout_s`. If it did not, or if the waiter is cancelled, the task is cancelled and has
+    `settle_s` to tidy up."""
     try:
         if await wait_for_task(task, clock=clock, timeout_s=timeout_s):
             return True

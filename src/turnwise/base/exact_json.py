@@ -11,7 +11,7 @@ class NotExact(ValueError):
 
 
 def exact_json(value: object) -> str:
-    """The value as JSON. Raises NotExact for what JSON cannot carry: numbers that are none, and whatever msgspec refuses."""
+    """The value as JSON. Raises NotExact for values that JSON cannot carry: NaN, infinity, and whatever msgspec refuses."""
     try:
         written = msgspec.json.encode(value)
         if b"null" in written and (place := place_without_word(msgspec.to_builtins(value))):
@@ -24,7 +24,7 @@ def exact_json(value: object) -> str:
 
 
 def place_without_word(plain: object) -> str:
-    """The first place at which a plain value holds a number that is none: "`x[1].y` is nan"; empty where there is none."""
+    """The first place at which a plain value holds NaN or infinity: "`x[1].y` is nan"; empty if there is no such place."""
     todo: list[tuple[str, object]] = [("", plain)]
     while todo:
         path, value = todo.pop()

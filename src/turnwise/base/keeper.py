@@ -232,9 +232,9 @@ def _check(outcome: int) -> None:
 class _Questions:
     """Signals that the command and what it started want to send, where the kernel does not judge them itself.
 
-    A signal goes through where all whom it would reach were started by the command. Its target is a number in a register, so
-    nobody can change it between our answer and the kernel's deed; that the number is given to another process just then
-    is not ruled out.
+    A signal goes through if the command started every process that the signal would reach. Its target is a number in a register,
+    so nobody can change it between our answer and the kernel's deed; that the number is given to another process just then is not
+    ruled out.
     """
 
     def __init__(self) -> None:
@@ -273,8 +273,8 @@ def _is_below(target: int, *, keeper: int) -> bool:
         return True  # its group is in a session that the command began
     if target == -1:
         return False
-    # Processes begin and end while we look: whom the signal reaches is found before those that are below us are, and a parent
-    # that ends in between hides its children for one look.
+    # Processes begin and end while we look: the targets of the signal are found before the processes below us, and a parent that
+    # ends in between hides its children for one look.
     return any(_is_reaching_ours(target, keeper=keeper) for _ in range(_LOOKS))
 
 
@@ -489,7 +489,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def _numbers(path: str, names: tuple[bytes, ...]) -> dict[bytes, int]:
-    """The numbers behind these names in a file of /proc; those of a process that has ended are none."""
+    """The numbers behind these names in a file of /proc; empty for a process that has ended."""
     found: dict[bytes, int] = {}
     with _Suppressed(OSError), open(path, "rb") as file:  # noqa: PTH123
         for line in file:

@@ -39,7 +39,7 @@ class _Child(asyncio.Protocol):
         self._output: asyncio.BaseTransport | None = None
         self._input: asyncio.WriteTransport | None = None
         self.exited = exit_of(process)
-        self.closed: asyncio.Future[None] = loop.create_future()  # its output, by whoever held it last
+        self.closed: asyncio.Future[None] = loop.create_future()  # when the last holder closed its output
 
     @property
     def group(self) -> int:
@@ -153,7 +153,7 @@ def _start(
 
 
 def _guard(descriptors: Sequence[int]) -> str:
-    """The script of the guard, whose pipe gets a number that is none of `descriptors`."""
+    """The script of the guard, whose pipe gets a number that is not among `descriptors`."""
     return _GUARDED.format(n=next(number for number in _DESCRIPTORS if number not in descriptors))
 
 
@@ -185,7 +185,8 @@ def signal_group(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-# The mark that `turnwise mcp serve` leaves in the environment of all that its runs start, so that none of it serves again.
+# The mark that `turnwise mcp serve` leaves in the environment of all that its runs start, so that no process among them serves
+# again.
 #
 # It stops a server that is among its own MCP servers, or that a command of the model starts, from calling itself without end. A
 # program that takes the mark away is not stopped.
@@ -205,5 +206,5 @@ def enter(env: MutableMapping[str, str]) -> None:
 
 
 def passed_on(env: Mapping[str, str]) -> dict[str, str]:
-    """The mark alone, for an environment that is made anew; empty where there is none."""
+    """The mark alone, for an environment that is built from nothing; empty if there is no mark."""
     return {DEPTH: env[DEPTH]} if env.get(DEPTH) else {}

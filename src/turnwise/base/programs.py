@@ -1,7 +1,7 @@
 """Where the name of a program leads, and whether somebody who can write in some folders could change that.
 
 A name is looked for in the folders of PATH, one after another. A folder of PATH may lie in the workspace (an activated virtual
-environment, `node_modules/.bin`): whoever writes there chooses which file runs. Source: execvp(3), bash(1) "COMMAND EXECUTION".
+environment, `node_modules/.bin`): a writer there chooses which file runs. Source: execvp(3), bash(1) "COMMAND EXECUTION".
 """
 
 import fcntl
@@ -49,9 +49,9 @@ def _sealed(path: str) -> int:
 
 
 class FoundProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that a name leads to; `path` is empty where there is none. `apart`: whoever writes in the folders in question
-    can change neither the file nor which file it is. `newly`: it is not, though it was when the search was set up. `names`
-    are the names that were looked for and the files that they lead to: that of a script's interpreter, too."""
+    """The file that a name leads to; `path` is empty if there is none. `apart`: a writer in the folders in question can change
+    neither the file nor the choice of the file. `newly`: the file is not `apart`, though it was when the search was set up.
+    `names` are the names that were looked for with the files that they lead to, a script's interpreter included."""
 
     path: str = ""
     apart: bool = False

@@ -13,7 +13,7 @@ from typing import TypeVar
 Outcome = TypeVar("Outcome")
 
 LONG_BYTES = 256 * 1024
-"""What is longer is not read, written anew or judged on the event loop at once. A megabyte of JSON takes some 10 ms."""
+"""A longer text is not read, rewritten or judged on the event loop at once. A megabyte of JSON takes some 10 ms."""
 
 
 def is_async(function: Callable[..., object]) -> bool:

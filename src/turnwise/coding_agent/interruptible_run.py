@@ -155,7 +155,7 @@ class ShownTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unseen(msgspec.Struct, frozen=True):
-    """`rest` goes on right behind the response at hand, `answer` is another text of the model's; `own` is turnwise's."""
+    """`rest` continues the current response directly, `answer` is another text of the model's; `own` is turnwise's."""
 
     rest: str = ""
     answer: str = ""
@@ -185,7 +185,7 @@ def _of_local_answer(result: TurnResult, *, shown: ShownTurn) -> Unseen:
 
 
 def _rest_of(said: str, *, shown: ShownTurn) -> tuple[str, str]:
-    """Of what the model had said: the rest of the response at hand, or all of it if nothing of it is on the screen."""
+    """Of what the model had said: the rest of the current response, or all of it if nothing of it is on the screen."""
     if shown.has(said):
         return "", ""
     begun = shown.at_hand.lstrip()

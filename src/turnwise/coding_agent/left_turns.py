@@ -1,4 +1,4 @@
-"""A turn that a dead process has left, as the command line goes on with it: where it works, what is said of it, what it asks."""
+"""How the command line resumes a turn that a dead process left: where it works, what is said about it, what it asks."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -42,8 +42,8 @@ def find_left(journal: Journal, session: Session) -> LeftRun:
 def furnish_left(
     found: LeftRun, *, given: Given, journal: Journal, clock: Clock, servers: RunServers = NO_SERVERS
 ) -> Workplace:
-    """What the turn goes on with: its own model, limits, rules and folder. Of the options that were `given` hold those that no
-    journal has; `--allow` and `--ask-timeout` are its terms from now on. Raises CallerError."""
+    """What the resumed turn works with: its own model, limits, rules and folder. Of the `given` options, only those apply that no
+    journal holds; `--allow` and `--ask-timeout` are its terms from now on. Raises CallerError."""
     config = found.left.config
     own = is_same_model(given["model"], last=config)
     options: Given = {
@@ -83,7 +83,7 @@ def folder_of(config: TurnConfig, *, row: SessionRow) -> Path:
 
 
 def left_line(found: LeftRun, *, journal: Journal, now_s: float) -> str:
-    """What it goes on with, and what became of the calls and the request that were under way."""
+    """What the resumed turn starts from, and what became of the open calls and the open request."""
     left, requests = found.left, len(found.ledger.entries)
     if left.is_stuck:
         return f"the interrupted turn is ended: {STUCK}"

@@ -34,8 +34,8 @@ Confirm = Callable[[Sequence[str], str], bool]
 
 
 class ServerStart(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be said before a server starts. `untrusted`: a project names it, and nobody has said yes to that. `inside`: why
-    it may be another program each time."""
+    """The notes before a server starts. `untrusted`: a project names it, and nobody has said yes to that. `inside`: why it may be
+    another program each time."""
 
     server: NamedServer
     untrusted: bool = False
@@ -70,7 +70,7 @@ def named_servers(
 
 
 def start_of(server: NamedServer, *, trust: ServerTrust) -> ServerStart:
-    """What is to be said before it starts."""
+    """The notes before the server starts."""
     reached = server.entry.reached
     inside = runs_inside(reached, path=os.environ.get("PATH")) if isinstance(reached, ServerCommand) else ""
     untrusted = (server.source == "project" or server.may_change) and not trust.is_trusted(server.digest)
@@ -133,7 +133,7 @@ def refusal_of(start: ServerStart, *, trust: ServerTrust, asks: Confirm | None) 
 def _ask_about_changes(server: NamedServer, *, trust: ServerTrust, asks: Confirm | None) -> None:
     changed = trust.changed_of(server.digest)
     if not changed or asks is None or "" in {one.said for one in changed.values()}:
-        return  # what was noted without its words is noted anew at this start
+        return  # what was noted without its words is noted again at this start
     lines = [f"MCP server `{server.name}` says something else of its tools than when it was trusted:"]
     for name, one in changed.items():
         lines += [

@@ -29,7 +29,7 @@ from turnwise.settings.settings import RunSettings
 from turnwise.wire.model_lists import OfferedModel
 from turnwise.wire.profiles import Profile, builtin_profiles
 
-# What there is to begin with: keys in the environment (their names), and model servers on this machine.
+# What a first run finds: keys in the environment (their names), and model servers on this machine.
 
 
 MOST_OF_A_SERVER = 5  # models that are offered to choose from
@@ -221,7 +221,7 @@ class Offers:
         return beginning_with(begun, offered=self.names(choice))
 
     def lines(self, choice: Choice) -> list[str]:
-        """What `/model` alone says: the model at hand, and what there is beside it."""
+        """What `/model` alone says: the current model, and the others of the same provider."""
         said, names, provider = self._said.get(_place_of(choice), ""), self.names(choice), _provider_of(choice)
         where = f" at {choice.base_url.partition('?')[0]}" if choice.base_url else ""
         lines = [f"{choice.model}{where}"]
@@ -259,7 +259,7 @@ class Offers:
 
 
 class ModelsAtHand:
-    """Those of the model at hand, for the prompt's Tab."""
+    """The names for the current model's provider, for the prompt's Tab."""
 
     def __init__(self, offers: Offers, *, choice: Callable[[], Choice]) -> None:
         self._offers = offers

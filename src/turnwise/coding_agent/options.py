@@ -1,4 +1,4 @@
-"""What a run may be given, whoever gives it: a command line, an editor, an MCP client."""
+"""The options of a run, from a command line, an editor or an MCP client."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -143,11 +143,11 @@ def retry_of(retries: int | None, *, last: TurnConfig | None) -> RetryPolicy:
 
 
 def is_same_model(model: str | None, *, last: TurnConfig | None) -> bool:
-    """Whether a run goes on with the session's own model."""
+    """Whether a run keeps the session's own model."""
     return model is None or last is None or model == f"{last.profile}:{last.model}"
 
 
 def request_settings(settings: RunSettings, *, last: TurnConfig | None, model: str | None) -> Settings:
-    """What the settings say of requests; the rest is as the session's `last` turn had it, if it goes on with its own model."""
+    """What the settings say about requests. The rest is as in the session's `last` turn, if the run keeps its model."""
     kept = Settings() if last is None or not is_same_model(model, last=last) else last.settings
     return settings_over(kept, settings)

@@ -58,7 +58,7 @@ class Waiting:
         self._what = ""
         self._since_s = 0.0
         self._until_s: float | None = None  # when it is over by itself: the wait before a retry
-        self._heard_s: float | None = None  # when something last came of the response at hand
+        self._heard_s: float | None = None  # when the last piece of the current response came
         self._deadline_s: float | None = None
         self._written = 0  # characters of the call that is being written
         self._calls: dict[str, _Call] = {}

@@ -168,7 +168,7 @@ def _text_of(given: bytes) -> str:
 MAX_FILES = 20  # of one prompt
 MAX_MISSING = 5  # that are named: a pasted text may hold many
 NOTE_OF_FILE = "file"  # what the message says of such a text, which is not the person's own words
-# Not within a word: `ada@example.com` is none. A name with blanks is quoted, or has a backslash before each.
+# Not within a word: `ada@example.com` names no file. A name with blanks is quoted, or has a backslash before each.
 MENTION = re.compile(r"""(?<![\w@./\\-])@(?:"([^"\n]+)"|'([^'\n]+)'|((?:\\.|[^\s"'`,;()\[\]{}<>|\\])+))""")
 _LAST = ".:!?"  # the end of a sentence rather than of a name
 # By which a word is known as a file that should be there. Decorators have none of them (`@app.get`, `@pytest.fixture`).

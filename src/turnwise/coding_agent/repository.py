@@ -50,9 +50,9 @@ _STATUS = re.compile(rb"[ MTADRCU?!]{2} .", re.DOTALL)
 
 
 class GitState(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to say; None where git is not there, takes too long, or cannot be asked safely. `branch` is empty where no
-    branch is checked out, and `commit` is what is then. `changed` counts tracked files, `untracked` others (a whole new folder
-    is one), both in the folder; `subjects` are those of the last commits, the newest first. `is_slow`: git took too long."""
+    """The state of a git repository. Fields are None if git is missing, takes too long, or cannot be asked safely. If no branch
+    is checked out, `branch` is empty and `commit` tells what is. `changed` counts tracked files, `untracked` others (a whole new
+    folder is one), both in the folder; `subjects` are those of the last commits, newest first. `is_slow`: git took too long."""
 
     branch: str = ""
     commit: str = ""
@@ -265,7 +265,7 @@ def read_agents_md(folder: Path) -> str | LeftOut | None:
 
 
 def reread_agents_md(folder: Path) -> str | LeftOut | None:
-    """The same for a session that has begun: where the file cannot be taken, it goes on with what it knows."""
+    """The same for a session that has begun: if the file cannot be used, the session keeps the text that it has."""
     return _found(folder)[0]
 
 

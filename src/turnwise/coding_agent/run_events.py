@@ -144,7 +144,7 @@ def _tool_result_fields(result: ToolResult, *, seconds: float | None) -> dict[st
 
 
 def result_fields(result: RunResult, *, denied: Sequence[DeniedCall]) -> dict[str, object]:
-    """What there is to say of a turn that has ended, under the names of docs/cli.md."""
+    """The fields of a turn that has ended, under the names of docs/cli.md."""
     usage = result.usage
     return {
         "text": result.text,

@@ -41,17 +41,17 @@ def style(text: str, *styles: str, stream: TextIO | None = None) -> str:
 
 
 def short_id(session: str) -> str:
-    """The last letters of a session's id, whoever made it up: they name it in every command."""
+    """The last letters of a session's id, which name the session in every command. Any caller may have chosen the id."""
     return visible_line(session[-8:])
 
 
 def clean_line(text: str) -> str:
-    """One line, whoever wrote the text: line ends and runs of spaces are a space."""
+    """Any text as one safe line: each line end and each run of spaces becomes one space."""
     return " ".join(clean(text).split())
 
 
 def clean_row(text: str) -> str:
-    """One line, whoever wrote the text: its blanks stay, and a line end is spelled out."""
+    """Any text as one safe line: its blanks stay, and a line end is spelled out."""
     return clean(text).replace("\n", spelled("\n"))
 
 

@@ -33,8 +33,8 @@ from turnwise.vocab.hidden_characters import visible_line
 
 # What is known of a folder's AGENTS.md between turns: which text, and which link, appeared while a turn was running.
 #
-# A time of the file cannot say it: a `chmod` sets it anew. So the content's hash is kept at the start and at the end of each
-# turn.
+# The file's time cannot tell it, because a `chmod` changes that time. So the content's hash is kept at the start and at the end
+# of each turn.
 
 
 class FileMark(msgspec.Struct, frozen=True):
@@ -258,8 +258,8 @@ DROP, KEEP = "They hold no more", "They still hold"
 
 
 class Present(msgspec.Struct, kw_only=True):
-    """The person before whom a turn runs: who is told, and who asks them; None: nobody can be asked. `at_end` is called with the
-    time when the turn is over."""
+    """The person at a turn: the way to tell them something, and the way to ask them (None: nobody can be asked). `at_end` is
+    called with the time when the turn is over."""
 
     tell: Callable[[str], object]
     approver: Approver | None

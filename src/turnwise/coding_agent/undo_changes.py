@@ -127,7 +127,7 @@ def _elsewhere(journal: Journal, session: Session, *, folder: Path, stores: "_St
 
 
 def _asked_for(journal: Journal, turns: Sequence[TurnRow]) -> str:
-    """The prompt that the last of these turns worked for: a turn that only approves has none, and goes on with one before."""
+    """The prompt that the last of these turns worked on. A turn that only approves has no prompt: it continues an earlier one."""
     for turn in reversed(turns):
         started = started_of(journal.events(turn.id))
         if started is not None and (said := prompt_of(started)):
@@ -149,7 +149,7 @@ def _gone(journal: Journal, session: Session, *, turn: TurnRow, some: bool, fold
 
 
 class _Stores:
-    """The folders of saved copies in which a session's may lie: the session's own, that of the folder at hand, all others."""
+    """The folders of saved copies in which a session's may lie: the session's own, that of the current folder, all others."""
 
     def __init__(self, session: Session, *, folder: Path, env: Mapping[str, str]) -> None:
         own, here = (changes_folder(Path(each), env=env) for each in (given_name(session.row.folder), folder))

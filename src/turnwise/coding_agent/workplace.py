@@ -1,4 +1,4 @@
-"""What a run in a folder works with: the agent and its sub-agents, the tools, the rules, and what there is to tell of them."""
+"""What a run in a folder works with: the agent and its sub-agents, the tools, the rules, and what the person is told of them."""
 
 import contextlib
 import hashlib

@@ -57,8 +57,8 @@ def single_chunk(data: bytes) -> bytes:
 
 
 def leading_chunks(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """What the whole chunks say that the bytes begin with, if they begin where a chunk does, and where each ends. It stops behind
-    `MOST_AT_ONCE` of them, at the first one that is not written plainly, and at the last one of a body."""
+    """The content of each whole chunk at the beginning of `data`, and where it ends; `data` has to begin where a chunk does. It
+    stops behind `MOST_AT_ONCE` chunks, at the first chunk that is not written plainly, and at the last chunk of a body."""
     at = 0
     for _ in range(MOST_AT_ONCE):
         if (found := _PLAIN.match(data, at)) is None:
@@ -87,7 +87,7 @@ class ChunkedCoding:
     __slots__ = ("_awaited", "_begun", "_left", "_lost")
 
     def __init__(self) -> None:
-        self._left = 0  # bytes of what the chunk at hand says
+        self._left = 0  # bytes of the current chunk's content
         self._awaited = b""  # of its line end
         self._begun = b""  # of a length that has not come whole
         self._lost = False
@@ -218,7 +218,7 @@ class BoundedHandler(ResponseHandler):
         return data[at:]
 
     async def pump(self, take: Take, *, body: StreamReader) -> None:
-        """As `HttpReply.pump` says, of the body at hand."""
+        """As `HttpReply.pump` says, for the current body."""
         pumping = self._pumping = _Pumping(take, body, self._loop.create_future())
         self._pump_on()  # what has come before
         try:
@@ -297,8 +297,8 @@ class BoundedHandler(ResponseHandler):
             self._end_failed_body()
 
     def _end_failed_body(self) -> None:
-        """aiohttp (3.14) tells a failure to a reader that waits. One that was woken by the end of a chunk, without a byte of it,
-        would wait again: it ends too, and whoever reads looks at the failure then."""
+        """aiohttp (3.14) tells a failure to a reader that waits. A reader that the end of a chunk woke, without a byte of it,
+        would wait again: so the body ends here too, and the reader then finds the failure."""
         if self._body is not None and self._body.exception() is not None and not self._body.is_eof():
             self._body.feed_eof()
 

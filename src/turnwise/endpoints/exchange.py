@@ -1,4 +1,4 @@
-"""One request and its response: bytes out, frames to whoever watches, an event back. Sent once, whatever happens."""
+"""One request and its response: bytes go out, watchers get frames, the caller gets an event. It is sent once in any case."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ _BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r", b"\n\r\n")
 
 
 class Portions:
-    """Of one stream. `left_events` and `left_bytes` may be read in the portion at hand; `begin` another once the loop has turned.
+    """Of one stream. `left_events` and `left_bytes` may be read in the current portion; `begin` another once the loop has turned.
 
     What is no longer than a portion is not cut: it waits for the next one.
     """
@@ -60,7 +60,7 @@ class Portions:
 
     def __init__(self) -> None:
         self._is_array: bool | None = None
-        self._open_bytes = 0  # of the event at hand, at most
+        self._open_bytes = 0  # of the current event, at most
         self.begin()
 
     def begin(self) -> None:
@@ -546,7 +546,7 @@ class Exchange:
                 may_end, quiet_at_s = _may_end(chunk), self._clock.monotonic() + quiet_s
 
     def arrived(self) -> Response | None:
-        """What there is of the response, for a request that was broken off. Nothing may be read afterwards."""
+        """The response so far, for a request that was broken off. Nothing may be read afterwards."""
         if self._arrived is None and self._reader is not None and self._reader.heard:
             self._arrived = hide_in_response(self._reader.finish(), scrub=self._scrub, forms=self._forms)
         return self._arrived
@@ -707,8 +707,8 @@ def _is_delimited(reply: HttpReply) -> bool:
 
 
 class _Taking:
-    """Takes chunks in the socket's callback. What a word touches stands here together: of many streams each has to be fetched
-    from memory anew."""
+    """Takes chunks in the socket's callback. What a word touches stands here together: of many streams each would be fetched from
+    memory again."""
 
     __slots__ = ("_dog", "_feed", "_pass_on", "_portions", "_reader", "_way", "_words", "rest")
 

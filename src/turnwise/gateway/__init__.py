@@ -1,1 +1,2 @@
-"""The gateway's edge: what a client may send, who it is, and how the answer leaves. Loaded by its command alone."""
+"""The outer side of the gateway: what a client may send, who it is, and how the answer leaves. Only the gateway's command loads
+it."""

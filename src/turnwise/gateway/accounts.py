@@ -1,7 +1,6 @@
-"""What is told of one client's request: to the ledger before anything leaves, and to counts, log and report of all that came
-of it.
+"""What is recorded of one client's request: in the ledger before anything is sent, and in counts, log and report afterwards.
 
-The counts are of this process and are lost with it, as Prometheus expects; what has to stay is in the ledger and in the report.
+The counts belong to this process and are lost with it, as Prometheus expects; lasting records are in the ledger and the report.
 """
 
 import contextlib
@@ -48,14 +47,14 @@ from turnwise.wire.profiles import FamilyName
 # --- counts, in Prometheus' text format (its documentation, "Exposition formats")
 
 MOST_MODELS = (
-    200  # that no file names: a client may name any model, and each name is a time series that Prometheus keeps
+    200  # models that no file names: a client may name any model, and each name is a time series that Prometheus keeps
 )
 OTHER = "(other)"
 LONGEST_LABEL = 120  # characters
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One metric: what it is, and the labels that tell its values apart."""
+    """One metric: its meaning, and the labels that distinguish its values."""
 
     help: str
     labels: tuple[str, ...]
@@ -91,10 +90,10 @@ class GatewayCounts:
         self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
         self._values["turnwise_gateway_open_requests"][()] = self._values["turnwise_gateway_answer_bytes"][()] = 0
         self._configured: frozenset[str] = frozenset()
-        self._served: dict[tuple[str, str], None] = {}  # the one that was used last comes last
+        self._served: dict[tuple[str, str], None] = {}  # the last used one comes last
 
     def configure(self, models: Iterable[str]) -> None:
-        """These names, which the configuration has, are labels always."""
+        """The names in the configuration are always labels."""
         self._configured = frozenset(models)
 
     def add(self, name: str, *labels: str, amount: float = 1) -> None:
@@ -110,8 +109,9 @@ class GatewayCounts:
         self.add("turnwise_gateway_requests_total", family, kind, str(status), "refused")
 
     def model_label(self, provider: str, model: str, *, has_served: bool) -> str:
-        """The model's name, or the one for all others: so are names called that no file has and for which no upstream has
-        answered. `has_served` says that one just has. Past `MOST_MODELS` of them the one that was idle longest gives way."""
+        """The model's name, or the label for all other models. The latter is for names that are in no file and for which no
+        upstream has answered. `has_served` says that one just has. If there are more than `MOST_MODELS` of them, the model that
+        was idle longest gives way."""
         label = model[:LONGEST_LABEL]
         if model in self._configured:
             return label
@@ -125,7 +125,7 @@ class GatewayCounts:
         return label
 
     def _fold(self, provider: str, label: str) -> None:
-        """What was counted of a model goes to the others, so sums over models never fall."""
+        """Move the counts of a model to the label for others, so that sums over models never fall."""
         del self._served[provider, label]
         for name, metric in METRICS.items():
             if metric.labels[:2] != ("provider", "model"):
@@ -135,7 +135,7 @@ class GatewayCounts:
                 self.add(name, provider, OTHER, *labels[2:], amount=values.pop(labels))
 
     def text(self) -> bytes:
-        """All of them in the text format."""
+        """All counts in the text format."""
         lines: list[str] = []
         for name, metric in METRICS.items():
             lines += (f"# HELP {name} {metric.help}", f"# TYPE {name} {metric.type}")
@@ -158,10 +158,10 @@ def _number(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.6f}"
 
 
-# --- the log: a line each, for people or as JSON
+# --- the log: one line each, for people or as JSON
 
 FIELDS = "turnwise_fields"
-"""The attribute of a record that holds its fields, for a log in JSON."""
+"""The attribute of a log record that holds its fields, for a log in JSON."""
 
 
 class _Plain(logging.Formatter):
@@ -188,7 +188,7 @@ class LogLines(logging.Handler):
         self._lines.put(self.format(record))
 
     def close(self) -> None:
-        """What waits is written, if somebody reads it in time."""
+        """Write the waiting lines, if somebody reads them in time."""
         self._lines.close()
         super().close()
 
@@ -198,7 +198,7 @@ class LogLines(logging.Handler):
 
 @contextlib.contextmanager
 def logging_to(stream: TextIO, *, as_json: bool, quiet: bool) -> Generator[None]:
-    """Until the end of the block the log goes there. `quiet`: of it only errors."""
+    """Until the end of the block, the log goes there. `quiet`: only errors."""
     log, handler = logging.getLogger("turnwise"), LogLines(stream)
     handler.setFormatter(_Json() if as_json else _Plain())
     before = log.level, log.propagate
@@ -214,7 +214,7 @@ def logging_to(stream: TextIO, *, as_json: bool, quiet: bool) -> Generator[None]
 
 
 def one_line(text: str) -> str:
-    """Without what would end the line, or mean something to a terminal."""
+    """The text without characters that would end the line or control a terminal."""
     return "".join([character if character.isprintable() else "�" for character in text])
 
 
@@ -226,7 +226,7 @@ _log = logging.getLogger("turnwise")
 
 LONGEST_NAME = 100  # characters of a model's name in a line
 
-# Nothing leaves that the ledger does not know: the provider would bill what nobody can find again.
+# Nothing is sent that is not in the ledger: otherwise the provider could bill requests that nobody can find again.
 NO_LEDGER = Fault(
     kind=FaultKind.SERVER,
     message="the gateway cannot write its ledger, so it sent nothing; its log says why",
@@ -236,8 +236,8 @@ NO_LEDGER = Fault(
 
 
 class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
-    """Where accounts are written. Without a `ledger` nothing is kept: for services that are tried out. `telemetry` makes a span
-    of each request."""
+    """Where accounts are written. Without a `ledger` nothing is kept, for a trial run. `telemetry` makes a span for each
+    request."""
 
     ledger: LedgerThread | None = None
     counts: GatewayCounts = msgspec.field(default_factory=GatewayCounts)
@@ -247,7 +247,7 @@ class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request that goes upstream. `ended` is called once, whatever became of it."""
+    """One request that goes upstream. `ended` is called once, whatever its outcome."""
 
     account: "Account"
     entry: LedgerEntry
@@ -257,14 +257,14 @@ class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
     family: str
 
     def ended(self, received: ReceivedResponse | None, *, witness: Witness | None = None) -> None:
-        """None: no byte of it has left. `witness` kept what came."""
+        """The request is over. None: no byte of it has left. `witness` kept what came."""
         self.account.note(self, received, witness=witness)
 
 
 class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request of a client, as its line of the log says it. `requests` went upstream; `provider` and `model` are of the last
-    of them. `without_usage` are those whose tokens nobody told. `not_carried` names fields of the request. `fault` is the kind of
-    the failure that the client was told, `refused` if nothing was sent."""
+    """One request of a client, as its log line shows it. `requests` went upstream; `provider` and `model` are those of the last
+    one. `without_usage` are those whose tokens are unknown. `not_carried` names fields of the request. `fault` is the kind of
+    failure that the client was told, `refused` if nothing was sent."""
 
     request: str
     client: str = ""
@@ -285,7 +285,7 @@ class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class WatchedOutlet:
-    """An outlet that knows the status which the client got."""
+    """An outlet that remembers the status that the client got."""
 
     def __init__(self, outlet: Outlet) -> None:
         self.status = 0
@@ -303,7 +303,7 @@ class WatchedOutlet:
 
 
 class _HeardAnswer(msgspec.Struct):
-    """What came back of one request to an upstream, and which repairs it took."""
+    """The answer to one upstream request, and the repairs that it needed."""
 
     entry: LedgerEntry
     family: str
@@ -311,7 +311,7 @@ class _HeardAnswer(msgspec.Struct):
     witness: Witness | None
 
     def seen(self, day: str) -> Iterator[RepairSeen]:
-        """A row for each kind, and one for the request if the provider is to blame for any."""
+        """One row for each kind of repair, and one for the request if the provider is to blame for any of them."""
         entry, family = self.entry, self.family
         told = [(kind, times, self.witness.events(kind) if self.witness else ()) for kind, times in self.kinds.items()]
         if any(blames_provider(kind, family=family) for kind in self.kinds):
@@ -329,7 +329,7 @@ class _HeardAnswer(msgspec.Struct):
 
 
 class Account:
-    """Of one request of a client, with all that goes upstream for it."""
+    """The account of one client's request, with everything that goes upstream for it."""
 
     def __init__(self, call: ClientCall, *, means: AccountMeans) -> None:
         self._call = call
@@ -338,19 +338,19 @@ class Account:
         self._number = 0
         self._last = ("", "")  # provider and model
         self._tokens = (0, 0)
-        self._without_usage = 0  # requests whose tokens nobody told
+        self._without_usage = 0  # requests whose tokens are unknown
         self._repairs: Counter[str] = Counter()
         self._answers: list[_HeardAnswer] = []
         self._of_models: list[tuple[str, str, str, tuple[str, ...], int]] = []  # not counted yet
         self._served: set[tuple[str, str]] = set()  # provider and model of the upstreams that answered
-        self._relayed = 0  # so many of them belong to upstreams that are over
+        self._relayed = 0  # how many of them belong to upstreams that are over
         self._fault = ""
-        self._learn: LearnFacts | None = None  # of the request's span
-        self.not_carried: tuple[str, ...] = ()  # fields of the request, on the way to the upstream asked last
+        self._learn: LearnFacts | None = None  # for the span of the request
+        self.not_carried: tuple[str, ...] = ()  # fields of the request that the last upstream did not get
 
     @contextlib.contextmanager
     def open(self, outlet: Outlet) -> Generator[WatchedOutlet]:
-        """At the end of the block the request is over: it is counted, and its line is written."""
+        """At the end of the block the request is over: it is counted, and its log line is written."""
         means = self._means
         spans = means.telemetry
         span = (
@@ -411,11 +411,11 @@ class Account:
                 ledger.mended(seen)
 
     def upstream_said(self, told: str, *, provider: str) -> None:
-        """For the log alone, and without anything that the upstream was sent."""
+        """Only for the log, and without anything that was sent to the upstream."""
         _log.warning("gateway: [%s] upstream %s: %s", self._call.id, provider, told)
 
     def relayed(self, end: RelayEnd) -> None:
-        """What the relay did for the client, beside what it mended in single responses."""
+        """What the relay did for the client, beside the repairs of single responses."""
         self._fault = "" if end.fault is None else str(end.fault.kind)
         answers, self._relayed = self._answers[self._relayed :], len(self._answers)
         own = Counter([repair.kind for repair in end.repairs])
@@ -424,10 +424,11 @@ class Account:
         self._mended(own.elements(), *self._last)
         self._count_models()
         if answers:
-            answers[0].kinds.update(own)  # it was the first of them that was asked again, or continued
+            answers[0].kinds.update(own)  # the first of them was asked again, or continued
 
     def counted(self, provider: str, model: str, found: bytes | Fault, *, is_estimated: bool) -> None:
-        """Tokens were counted upstream, or `is_estimated` as it could not: no provider bills that, so it is in no ledger."""
+        """Tokens were counted upstream, or (`is_estimated`) could not be: no provider bills that, so the ledger does not have
+        it."""
         self._last = (provider, model)
         outcome = str(found.kind) if isinstance(found, Fault) else OK
         self._fault = "" if outcome == OK or is_estimated else outcome
@@ -437,7 +438,7 @@ class Account:
         self._count_models()
 
     def _count_of_model(self, name: str, provider: str, model: str, *labels: str, amount: int = 1) -> None:
-        """Which label the model has, its answers decide: what failed is asked again first."""
+        """The answers of a model decide its label: failed requests are asked again first."""
         self._of_models.append((name, provider, model, labels, amount))
 
     def _count_models(self) -> None:
@@ -491,10 +492,10 @@ class Account:
         asked: tuple[str, ...] = (),
         family: str = "",
     ) -> SentRequest | Fault:
-        """On return the request stands in the ledger, and may leave; or it must not. `family` is the upstream's."""
+        """On return the request is in the ledger and may be sent; otherwise it must not be. `family` is the upstream's."""
         number = self._number + 1
         if number > 1 and purpose == "step":
-            purpose = "retry"  # another upstream's turn
+            purpose = "retry"  # now another upstream is asked
         entry = LedgerEntry(
             session=self._books.root_session,
             turn=self._books.root_turn,
@@ -520,11 +521,11 @@ class Account:
         return SentRequest(account=self, entry=entry, line=line, asked_hour=asked_hour, asked=asked, family=family)
 
     def note(self, sent: SentRequest, received: ReceivedResponse | None, *, witness: Witness | None) -> None:
-        """What came of a request; None if it never left."""
+        """The outcome of a request; None if it was never sent."""
         self._count(sent.entry, received)
         if received is None:
             self._number -= 1
-        elif not received.cancelled:  # what a client left early says nothing of its end
+        elif not received.cancelled:  # if the client left early, the answer's end is unknown
             response = received.response or received.partial
             kinds = Counter([] if response is None else [repair.kind for repair in response.repairs])
             self._answers.append(_HeardAnswer(sent.entry, sent.family, kinds, witness))
@@ -536,7 +537,7 @@ class Account:
             ledger.became(sent.line, partial(self._completed, sent, received, ended=self._means.clock.now()))
 
     def _completed(self, sent: SentRequest, received: ReceivedResponse, *, ended: float) -> LedgerEntry:
-        """In the ledger's thread, for one request after the other."""
+        """In the ledger's thread, one request after the other."""
         entry = sent.entry
         find = partial(self._means.prices.find, profile=entry.provider, at_s=entry.started)
         found = ended_entry(
@@ -554,8 +555,8 @@ class Account:
 
 
 def span_of(line: RequestLine) -> SpanFacts:
-    """What a request's span says of it."""
-    from turnwise.telemetry.spans import of_answer  # only where there are spans
+    """The fields of a request's span."""
+    from turnwise.telemetry.spans import of_answer  # only if there are spans
 
     return of_answer(
         provider=line.provider,
@@ -569,7 +570,7 @@ def span_of(line: RequestLine) -> SpanFacts:
 
 
 def said_of(line: RequestLine) -> str:
-    """For people: no more than its fields."""
+    """The line for people: it shows nothing but its fields."""
     upstream = f"{line.provider}:{line.model}" if line.provider else "nowhere"
     words = [
         f"gateway: {line.status or '-'} [{line.request}] {line.client or '-'} {line.family} {line.kind} -> {upstream}",
@@ -585,8 +586,8 @@ def said_of(line: RequestLine) -> str:
 
 @contextlib.contextmanager
 def open_accounts(env: Mapping[str, str], *, clock: Clock) -> Generator[AccountMeans]:
-    """Accounts in the user's journal, with the user's prices. Raises CallerError for files that cannot be used."""
-    # A project's file may say what a model costs for runs in its folder: a server has none.
+    """Accounts in the user's journal, with the user's prices. Raises CallerError for unusable files."""
+    # A project's file may price models for runs in its folder: a server has no folder.
     layers = [layer for layer in read_layers(Path.home(), env=env) if layer.source == "user"]
     ledger = LedgerThread(journal_path(env), clock=clock, durability=durability_of(layers))
     try:
@@ -597,14 +598,14 @@ def open_accounts(env: Mapping[str, str], *, clock: Clock) -> Generator[AccountM
 
 
 class _OnlyInput(msgspec.Struct, forbid_unknown_fields=True):
-    """Usage as embeddings have it: nothing is written. Source: OpenAI's reference, "Create embeddings"."""
+    """Usage of embeddings: no output is written. Source: OpenAI's reference, "Create embeddings"."""
 
     prompt_tokens: int
     total_tokens: int
 
 
 def received_body(body: bytes | Fault) -> ReceivedResponse | None:
-    """What came back of a request whose answer is passed on unread; None if it never left."""
+    """The answer to a request that is passed on unread; None if the request was never sent."""
     if isinstance(body, Fault):
         if body.kind is FaultKind.UNREACHABLE:
             return None

@@ -33,22 +33,23 @@ from turnwise.relay.client_request import asked_path, is_deeper
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.relay_facts import AskedPath
 
-# --- whose program is at the other end of a connection on this machine
+# --- which user's program is at the other end of a connection on this machine
 #
-# TCP does not tell it. Linux lists the sockets of this machine with their owners in /proc/net (proc(5)); elsewhere nobody does.
+# TCP does not tell it. Linux lists the sockets of this machine with their owners in /proc/net (proc(5)); other systems have no
+# such list.
 
 SOCKETS = Path("/proc/net")
 _UID, _INODE = 7, 9  # of a row's fields
 
 
 def is_own_user(client: tuple[str, int] | None, own: OwnAddress, *, sockets: Path = SOCKETS) -> bool:
-    """Whether the user of this process opened the connection from `client` to `own`. False where that cannot be known."""
+    """Whether the user of this process opened the connection from `client` to `own`. False if that cannot be known."""
     uid = getattr(os, "geteuid", lambda: None)()
     return client is not None and uid is not None and owner_of(client, own, sockets=sockets) == uid
 
 
 def owner_of(client: tuple[str, int], own: OwnAddress, *, sockets: Path = SOCKETS) -> int | None:
-    """The id of the user whose socket it is. A socket of both versions of IP is in the table of IPv6."""
+    """The id of the user who owns the socket. A socket for both versions of IP is in the table of IPv6."""
     try:
         here, there = ipaddress.ip_address(client[0]), ipaddress.ip_address(own.ip)
     except ValueError:
@@ -65,7 +66,7 @@ def owner_of(client: tuple[str, int], own: OwnAddress, *, sockets: Path = SOCKET
             continue
         for row in rows:
             fields = row.split()
-            # One that its program has closed belongs to nobody any more: its row says user 0 and inode 0.
+            # A socket that its program has closed belongs to nobody any more: its row says user 0 and inode 0.
             if fields[1:3] == wanted and fields[_INODE] != "0":
                 return int(fields[_UID])
     return None
@@ -88,13 +89,13 @@ TRACE = ("traceparent", "tracestate")  # W3C, "Trace Context"
 MOST_FIELDS = 64  # of a query
 RETRY_AFTER_S = 1
 LINGER_S = (
-    2.0  # what is still being sent is read for so long, or the client's system throws the answer away (RFC 9112, 9.6)
+    2.0  # how long the rest of a request is read; otherwise the client's system throws the answer away (RFC 9112, 9.6)
 )
 PATH_CHARACTERS = 200  # of a path in a message
 
 
 class DoorRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the configuration says about who is let in and what for. `passes` are further paths, without query."""
+    """Who is let in, and for which paths, by the configuration. `passes` are further paths, without query."""
 
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
@@ -104,7 +105,7 @@ class DoorRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Visit:
-    """One request as it stands at the door: its head, and what of it was read so far."""
+    """One request at the door: its head, and the part of it that was read so far."""
 
     def __init__(self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
         self.receive = receive
@@ -119,12 +120,12 @@ class Visit:
         self.query: tuple[tuple[str, str], ...] = ()
         self.family: FamilyName = family_of(self.path, header_names={key for key, _ in self.headers})
         self.id = doors.request_id(self.headers)
-        self.origin: str | None = None  # once it is found to be listed
+        self.origin: str | None = None  # once it is found in the list
         self.is_unread = doors.has_body(self.headers)
         self.has_started = False
-        self.kind = ""  # of what is asked for, as the counts name it
-        self.is_served = False  # the service has it, and counts it
-        self.is_only_client = True  # that has a key
+        self.kind = ""  # of the request, as the counts name it
+        self.is_served = False  # the service has it and counts it
+        self.is_only_client = True  # the only client with a key
         self.left = asyncio.Event()  # set once the client has gone
         self.direct: PieceWriter | None = None
         self._writer: PieceWriter | None = scope.get("state", {}).get(WRITER)
@@ -159,7 +160,7 @@ class Visit:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def reply(self, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> None:
-        """A whole answer. A body that is still on its way is read for a moment, and thrown away."""
+        """Send a whole answer. If the body is still arriving, it is read for a moment and thrown away."""
         await self.start(status, headers)
         await self.send(body)
         if self.is_unread:
@@ -176,14 +177,14 @@ class Visit:
         await self.reply(refusal.status, headers, body)
 
     async def watch(self) -> None:
-        """Until the client has gone. The body has been read before."""
+        """Wait until the client has gone. Call it after the body has been read."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
         self.left.set()
 
 
 class GatewayApp:
-    """`await app(scope, receive, send)` answers one request, whatever it is."""
+    """`await app(scope, receive, send)` answers one request of any kind."""
 
     def __init__(self, service: GatewayService, *, rules: DoorRules, keys: KeyRing) -> None:
         self._service = service
@@ -201,8 +202,8 @@ class GatewayApp:
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001 (one request's bug must not end the others)
-            # Its text may hold what the client sent: the log gets the place alone. What was begun stays without its end, so
-            # the server closes the connection and no client takes it for whole.
+            # The text may hold what the client sent, so the log gets only the place. The answer that was begun stays without its
+            # end: the server closes the connection, and no client takes the answer for whole.
             _log.error("gateway: bug at [%s]: %s", visit.id, _place_of(error))
             if not visit.has_started:
                 with contextlib.suppress(ClientGone):
@@ -222,7 +223,7 @@ class GatewayApp:
 
     def refused_early(self, refusal: DoorRefusal, *, path: str, id: str, family: FamilyName) -> None:
         """The connection was refused before a request could get here."""
-        shown = _shown(path) if path.startswith("/") else "a request without a path"  # an address may have a key in it
+        shown = _shown(path) if path.startswith("/") else "a request without a path"  # an address may contain a key
         _log.warning("gateway: %d for %s [%s]: %s", refusal.status, shown, id, refusal.message)
         self._service.refused(refusal.reason, family=family, kind="", status=refusal.status)
 
@@ -246,7 +247,7 @@ class GatewayApp:
         return None
 
     def _refuse_head(self, visit: Visit) -> DoorRefusal | None:
-        """Who asks, from where, and whether the query can be read."""
+        """Check the sender, the origin, and whether the query can be read."""
         rules = self._rules
         found = doors.refuse_host(doors.values_of(visit.headers, "host"), own=visit.own, listed=rules.hosts)
         if found is not None:
@@ -274,7 +275,7 @@ class GatewayApp:
         return None
 
     def _let_in(self, visit: Visit) -> ClientKey | DoorRefusal | None:
-        """Whose key the client shows; None if the gateway asks for none."""
+        """The client whose key this is; None if the gateway asks for no keys."""
         try:
             keys = self._keys.current()
         except CallerError as error:
@@ -360,7 +361,7 @@ class GatewayApp:
 
 
 async def _why_no_metrics(visit: Visit, client: ClientKey | None) -> str | None:
-    """Counts name models and providers, and tell how much somebody works."""
+    """Why this client may not see the counts: they name models and providers, and tell how much somebody works."""
     if client is not None:
         return None if client.admin else "`/metrics` asks for an admin key"
     if await asyncio.to_thread(is_own_user, visit.client, visit.own):
@@ -411,7 +412,7 @@ def _shown(path: str) -> str:
 
 
 def _key_to_forward(visit: Visit) -> str:
-    """The first key that was not made for a gateway: one that was stays here, also if it is revoked by now."""
+    """The first key that was not made for a gateway. A gateway's own key stays here, even if it is revoked by now."""
     shown = doors.keys_in(visit.headers, visit.query)
     return next((key for key in shown if not key.startswith(PREFIX)), "")
 

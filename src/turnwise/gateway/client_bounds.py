@@ -1,4 +1,4 @@
-"""What one client may take up, and all of them together: sizes, counts and seconds. `[bounds]` of gateway.toml."""
+"""How much one client may use, and all clients together: sizes, counts and seconds. `[bounds]` of gateway.toml."""
 
 import asyncio
 import contextlib
@@ -21,39 +21,40 @@ from turnwise.settings.settings import user_folder
 
 MIB = 1024 * 1024
 LONG_ANSWER_BYTES = 4 * MIB
-SILENT_S = 1.0  # a provider that is: at the bound the next answer is read
+SILENT_S = 1.0  # a provider is silent after this: at the bound, the next answer is read
 
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Past a bound a request gets an error in its client's family; past one of time or of the head the connection ends, too."""
+    """Over a bound, a request gets an error in its client's family; over a bound on time or on the head, the connection also
+    ends."""
 
-    body_bytes: _Count = 32 * MIB  # what Anthropic's Messages API takes (its docs, "Request size limits")
-    response_bytes: _Count = 64 * MIB  # of an upstream's answer: what is kept of a stream, or the whole body
-    answers_bytes: _Count = 512 * MIB  # of all answers that are under way, as they came from upstream
+    body_bytes: _Count = 32 * MIB  # Anthropic's Messages API accepts this much (its docs, "Request size limits")
+    response_bytes: _Count = 64 * MIB  # of an upstream's answer: the kept part of a stream, or the whole body
+    answers_bytes: _Count = 512 * MIB  # of all running answers, as they came from upstream
     head_bytes: _Count = 32 * 1024  # request line and headers, as nginx's large_client_header_buffers
     query_bytes: _Count = 4 * 1024
     depth: _Count = (
         100  # of JSON: schemas of tools are nested, but OpenAI and Google refuse those of more than 10 and 5 levels
     )
-    streams: _Count = 1000  # requests at once, from the first byte of the body to the last of the answer
+    streams: _Count = 1000  # requests at once, from the first byte of the body to the last byte of the answer
     connections: _Count = 2000
     head_s: _Seconds = 10.0  # from the first byte to the end of the headers
     body_s: _Seconds = 120.0  # to send the body
-    idle_s: _Seconds = 75.0  # between two requests; more than clients keep a connection, as nginx
+    idle_s: _Seconds = 75.0  # between two requests; longer than clients keep a connection, as nginx
     unread_s: _Seconds = 300.0  # how long a client may leave an answer unread
 
 
 class OpenAnswer:
-    """What one request has read of its answer, a portion late. `Exchange` tells it, and waits here before it reads on."""
+    """How much of its answer one request has read, one portion late. `Exchange` reports it, and waits here before it reads on."""
 
     def __init__(self, every: "OpenAnswers") -> None:
         self._every = every
         self.size = 0
-        self.received_bytes = 0  # in all, once the provider's answers are over; also of one that was no stream
-        self.has_grown = False  # since the others were last looked at
+        self.received_bytes = 0  # in all, once the provider's answers are over; also for an answer without a stream
+        self.has_grown = False  # since the other answers were last checked
         self.is_silent = False
         self.is_waiting = False
 
@@ -67,12 +68,12 @@ class OpenAnswer:
         self.has_grown, self.is_silent = True, False
 
     def begin_anew(self) -> None:
-        """What was read is given up."""
+        """The part that was read is given up."""
         self.grow(-self.size)
         self._every.wake()
 
     async def wait(self) -> None:
-        """Until it may read on."""
+        """Wait until it may read on."""
         self.is_waiting = True
         try:
             while self.is_to_wait:
@@ -82,9 +83,9 @@ class OpenAnswer:
 
 
 class OpenAnswers:
-    """All answers that are under way, and their `size` in bytes. While that is at the bound, one that has no more than its share
-    is read on, and of the others the oldest: it ends and makes room, so never do all wait for each other. One whose provider is
-    silent meanwhile is passed over, as long as what the others read is no more than a quarter of the bound."""
+    """All running answers, and their `size` in bytes. At the bound, two kinds of answers are still read: those within their
+    share, and the oldest of the others. That one ends and makes room, so the answers never all wait for each other. If its
+    provider is silent meanwhile, it is skipped, as long as the others have read no more than a quarter of the bound."""
 
     def __init__(self, *, most_bytes: int, clock: Clock, share_bytes: int = 0) -> None:
         self.size = 0
@@ -136,19 +137,19 @@ class OpenAnswers:
 
 
 def give_memory_back() -> None:
-    """What was freed goes back to the system. The C library keeps it otherwise: 110 MB after eight answers of 64 MB."""
-    import ctypes  # for long answers alone
+    """Give freed memory back to the system. The C library keeps it otherwise: 110 MB after eight answers of 64 MB."""
+    import ctypes  # only needed for long answers
 
     with contextlib.suppress(
         AttributeError, OSError, TypeError
-    ):  # other C libraries have no such function, or need none
+    ):  # other C libraries lack this function, or do not need it
         ctypes.CDLL(None).malloc_trim(0)
 
 
-# The keys of clients: a file of the user's, in which no key stands.
+# The keys of clients: a file of the user's that contains no key itself.
 #
-# A key is `tw-` and 256 random bits. Its SHA-256 is enough at rest: slow hashes protect what people think up, and nobody finds
-# 256 random bits by trying. Budgets by key belong to a row of this file, once there are any.
+# A key is `tw-` and 256 random bits. Its SHA-256 is safe to store: slow hashes protect what people think up, and nobody finds 256
+# random bits by guessing. Budgets by key would belong into a row of this file.
 
 
 FILE = "gateway-keys.json"
@@ -160,7 +161,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
 class ClientKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One key, without the key. `sha256` is in hex, `added` a date."""
+    """One key, without the key itself. `sha256` is in hex, `added` a date."""
 
     name: str
     sha256: str
@@ -173,7 +174,7 @@ class KeyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def key_file(env: Mapping[str, str]) -> Path:
-    """Where the keys of this user's gateway lie, whether there are any or not."""
+    """The path of the key file of this user's gateway, whether or not it exists."""
     return user_folder(env) / FILE
 
 
@@ -195,7 +196,7 @@ def read_keys(path: Path) -> tuple[ClientKey, ...] | None:
 
 
 def add_key(path: Path, name: str, *, admin: bool, today: str) -> str:
-    """The new key, which stands nowhere else. Raises CallerError for a name that is taken or is none."""
+    """The new key, which is stored nowhere else. Raises CallerError for a name that is taken or invalid."""
     if not _NAME.fullmatch(name):
         raise CallerError(
             f"`{name}` is no name of a key: 1 to 64 letters, digits, `.`, `_` and `-`, a letter or digit first"
@@ -211,8 +212,8 @@ def add_key(path: Path, name: str, *, admin: bool, today: str) -> str:
 
 
 def revoke_key(path: Path, name: str) -> None:
-    """The key opens nothing from now on, in a gateway that runs, too. The file stays: without any key left nobody is let in.
-    Raises CallerError if there is no such key."""
+    """From now on the key opens nothing, also in a running gateway. The file stays: if no key is left, nobody is let in. Raises
+    CallerError if there is no such key."""
     with _alone(path):
         keys = read_keys(path) or ()
         left = tuple([each for each in keys if each.name != name])
@@ -222,13 +223,13 @@ def revoke_key(path: Path, name: str) -> None:
 
 
 def find_client(shown: Iterable[str], *, keys: Mapping[str, ClientKey]) -> ClientKey | None:
-    """Whose key one of these is, among keys by digest. The time depends on a digest of 256 bits, which nobody can choose, so it
-    tells nothing about a key."""
+    """The client whose key is among the `shown` ones, by digest. The time depends on a digest of 256 bits, which nobody can
+    choose, so it tells nothing about a key."""
     return next((found for key in shown if (found := keys.get(_digest(key)))), None)
 
 
 class KeyRing:
-    """The keys as the file has them now. A change counts from the next request on."""
+    """The current keys of the file. A change counts from the next request on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -238,7 +239,7 @@ class KeyRing:
 
     def current(self) -> Mapping[str, ClientKey] | None:
         """The keys by their digests; None if the gateway asks for no key. If the file vanishes while the gateway runs, no key is
-        right until it is back. Raises CallerError."""
+        right until the file is back. Raises CallerError."""
         try:
             status = self._path.stat()
             seen = (status.st_mtime_ns, status.st_size, status.st_ino)
@@ -256,8 +257,8 @@ def _digest(key: str) -> str:
 
 
 def _write(path: Path, content: KeyFile) -> None:
-    """Beside the file and then in its place, for its owner alone: whoever reads meanwhile has the old or the new one, whole.
-    Raises CallerError, and nothing has changed, for a file that would be too long to be read again."""
+    """Write the file beside the old one, for its owner only, then move it into place: a reader always gets the whole old or the
+    whole new file. If it would be too long to be read again, this raises CallerError and changes nothing."""
     compact = msgspec.json.encode(content)
     written = msgspec.json.format(compact, indent=2) + b"\n"
     if len(written) > MAX_FILE_BYTES:
@@ -270,7 +271,7 @@ def _write(path: Path, content: KeyFile) -> None:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Generator[None]:
-    """Of two commands that change the file at once, the second waits. Where the system has no such locks it does not."""
+    """If two commands change the file at once, the second waits. On a system without such locks it does not."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.with_suffix(".lock").open("a") as lock:

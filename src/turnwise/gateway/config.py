@@ -52,14 +52,14 @@ from turnwise.wire.profiles import FamilyName, Profile, profile_at
 
 
 def why_unreachable(routes: "Sequence[GatewayRoute]") -> str:
-    """Why a route of these serves no request, with its number; empty if each can serve some."""
+    """Why one of these routes can serve no request, with its number; empty if each can serve some."""
     for place, route in enumerate(routes):
         names = (*route.models, *route.aliases)
         if route.passes:
             continue  # a body without a model goes to the first route that lists its path
         if not names:
             return f"`route` {place + 1} serves no model: give it `models` or `aliases`"
-        # Routes that are open to every client of this one.
+        # Routes that are open to every client of this route.
         before = [one for one in routes[:place] if one.one_client in (False, True, route.one_client)]
         if all(_is_taken(name, before) for name in names):
             return f"`route` {place + 1} is never reached: routes before it serve all of its models; move it up"
@@ -67,7 +67,7 @@ def why_unreachable(routes: "Sequence[GatewayRoute]") -> str:
 
 
 def _is_taken(name: str, before: "Iterable[GatewayRoute]") -> bool:
-    """Whether routes before serve the name, or every name that the pattern fits. A pattern with `?` or `[` is not compared
+    """Whether earlier routes serve the name, or every name that the pattern matches. A pattern with `?` or `[` is not compared
     with other patterns."""
     is_pattern = bool(set(name) & set("*?["))
     for route in before:
@@ -87,8 +87,8 @@ SHARED = (
 
 
 def check_clients(routes: "Iterable[GatewayRoute]", *, keys: Iterable[ClientKey] | None) -> None:
-    """Raises CallerError where a route for one client is open to several, or to none. What is stored under the gateway's key at
-    the provider would be open to each of them."""
+    """Raises CallerError if a route for one client is open to several clients, or to none. Data that is stored at the provider
+    under the gateway's key would be open to each of them."""
     names = [key.name for key in keys or ()]
     for place, route in enumerate(routes):
         if route.one_client is True and len(names) > 1:
@@ -107,9 +107,9 @@ _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
 class GatewayDeadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seconds; None where the table names none. `first_event_s` and `next_event_s` are for one attempt at a stream, `whole_s` for
-    one at an answer that is no stream. At one upstream no further attempt begins `retry_s` after the first one. `total_s` is for
-    all that is done for one request of a client: attempts, waits, fallbacks and continuations."""
+    """Seconds; None if the table names none. `first_event_s` and `next_event_s` are for one attempt at a stream, `whole_s` for
+    one attempt at an answer without a stream. At one upstream, no further attempt begins more than `retry_s` after the first one.
+    `total_s` is for everything that is done for one client's request: attempts, waits, fallbacks and continuations."""
 
     first_event_s: _Seconds | None = None
     next_event_s: _Seconds | None = None
@@ -118,14 +118,15 @@ class GatewayDeadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     total_s: _Seconds | None = None
 
     def over(self, wider: "GatewayDeadlines") -> "GatewayDeadlines":
-        """These, and those of the wider table that are not among them."""
+        """These values; missing ones come from the wider table."""
         own = {name: getattr(self, name) for name in self.__struct_fields__ if getattr(self, name) is not None}
         return msgspec.structs.replace(wider, **own)
 
 
-# The times between events are those of a run: to the first one the endpoint's own (`Profile.first_event_s`), 120 s for most.
+# The times between events are those of a run. To the first event it is the endpoint's own time (`Profile.first_event_s`), mostly
+# 120 s.
 DEFAULTS = GatewayDeadlines(
-    whole_s=600.0,  # the vendors' own clients wait so long (openai-python and anthropic-python, DEFAULT_TIMEOUT)
+    whole_s=600.0,  # the vendors' own clients wait as long (openai-python and anthropic-python, DEFAULT_TIMEOUT)
     retry_s=150.0,  # an upstream that is silent for 120 s is asked once more
     total_s=1800.0,  # 100,000 tokens at 60 a second
 )
@@ -133,9 +134,10 @@ DEFAULTS = GatewayDeadlines(
 
 FILE = "gateway.toml"
 LOOPBACK, PORT = "127.0.0.1", 8484
-RETRIES = RetryPolicy().attempts - 1  # as of a run
+RETRIES = RetryPolicy().attempts - 1  # as for a run
 
-# Segments of paths that read or change what is stored at a provider. Sources: the API references of OpenAI, Anthropic and Google.
+# Parts of paths that read or change data that is stored at a provider. Sources: the API references of OpenAI, Anthropic and
+# Google.
 STORED = frozenset(
     """assistants batches batchgeneratecontent cachedcontents containers conversations corpora deployments endpoints evals files
     filesearchstores fine_tuning fine-tuning fine_tunes generatedfiles interactions models operations organization organizations
@@ -149,10 +151,10 @@ _Tokens = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An upstream by its URL. `family` is needed where the URL is not a provider's own and speaks something else than Chat
-    Completions. `provider` says instead whose API stands behind the URL (`anthropic` behind a proxy of one's own), so that what
-    it alone can do is used. Without `model` the client's name for it goes up. With `family` every request goes to this API, also
-    where the address has another one."""
+    """An upstream by its URL. `family` is needed if the URL is not a provider's own and does not speak Chat Completions.
+    `provider` says instead whose API is behind the URL (`anthropic` behind your own proxy), so that its special features are
+    used. Without `model`, the client's name for the model is sent. With `family`, every request goes to this API, even if the
+    address has another one."""
 
     url: str
     family: FamilyName | None = None
@@ -162,8 +164,8 @@ class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a route leads. `model` is None if the client's choice goes up; `base_url` None if it is the profile's own. `chat` is
-    the row of Chat Completions at the same address, if each request goes to the API that can serve it."""
+    """Where a route leads. `model` is None if the client's choice is sent; `base_url` is None if it is the profile's own. `chat`
+    is the Chat Completions profile at the same address, if each request goes to the API that can serve it."""
 
     profile: Profile
     chat: Profile | None = None
@@ -196,7 +198,7 @@ class GatewayRoute(
     deadlines: GatewayDeadlines = GatewayDeadlines()
 
     def __post_init__(self) -> None:
-        """Raises ValueError, which msgspec tells with the place in the file."""
+        """Raises ValueError, which msgspec reports with the place in the file."""
         for given in (self.upstream, *self.fallbacks):
             try:
                 upstream_of(given)
@@ -208,7 +210,7 @@ class GatewayRoute(
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"routes": "route"}):
-    """All that a gateway is told. The table in the module's docstring says what each field means."""
+    """The whole configuration of a gateway. The table in the module's docstring says what each field means."""
 
     routes: Annotated[tuple[GatewayRoute, ...], msgspec.Meta(min_length=1)]
     host: str = LOOPBACK
@@ -242,7 +244,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 def configured_models(routes: Iterable[GatewayRoute]) -> Iterator[str]:
-    """The names of models that the file has, as they go upstream."""
+    """The names of models in the file, as upstreams get them."""
     for route in routes:
         yield from [pattern for pattern in route.models if not set(pattern) & set("*?[")]
         yield from route.aliases.values()
@@ -250,7 +252,7 @@ def configured_models(routes: Iterable[GatewayRoute]) -> Iterator[str]:
 
 
 class ChosenRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """The route that serves a model, and the model's name there unless an upstream has one of its own."""
+    """The route that serves a model, and the model's name there, unless an upstream has its own name for it."""
 
     route: GatewayRoute
     model: str
@@ -260,8 +262,8 @@ class ChosenRoute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose_route(routes: Sequence[GatewayRoute], model: str, *, client: str = "") -> ChosenRoute | None:
-    """The first route that has the name among its aliases or fits one of its patterns, letter case included. The route of one
-    client is not there for another."""
+    """The first route that has the name among its aliases, or whose patterns match it, letter case included. A route for one
+    client does not exist for other clients."""
     for route in routes:
         if isinstance(route.one_client, str) and route.one_client != client:
             continue
@@ -328,7 +330,7 @@ def config_of(upstream: str) -> GatewayConfig:
 
 
 def config_file(env: Mapping[str, str]) -> Path:
-    """The user's own file, whether it is there or not."""
+    """The path of the user's own file, whether or not it exists."""
     return user_folder(env) / FILE
 
 

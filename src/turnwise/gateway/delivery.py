@@ -1,6 +1,7 @@
-"""Delivers the answer to one client: sends what the relay says, and hands its bytes on as fast as the client reads.
+"""Delivers the answer to one client: sends the relay's requests, and passes the bytes of the answer on as fast as the client
+reads.
 
-An upstream's address and its web pages are not the client's: faults are told without them.
+Clients must not see an upstream's address and web pages: faults are told without them.
 """
 
 import asyncio
@@ -35,14 +36,14 @@ from turnwise.vocab import Fault, FaultKind, Repair, Response, ServerLesson
 from turnwise.wire.family import family
 from turnwise.wire.profiles import Limits
 
-# --- faults of upstreams as clients are told them
+# --- faults of upstreams, as clients are told them
 
 UPSTREAM = "the upstream"
 _ASKED = re.compile(r"\s*\(asked for `.*\)\Z", re.DOTALL)
 _PROXY = re.compile(r"\s*\(through the proxy `[^`]*`\)\Z")
 _OPENS = r"(?:<|\\+u003c|&lt;)"
-# A tag of a page, also as a JSON text or another page has it, or any tag that does something. Tags that models write
-# (`<tool_call>`) and placeholders of messages (`<name>`, `<data>`) are none of them.
+# A tag of a web page (also inside a JSON text or another page), or any tag with an action. Tags that models write (`<tool_call>`)
+# and placeholders in messages (`<name>`, `<data>`) do not count.
 _PAGE = re.compile(
     rf"{_OPENS}(?:!doctype|!--|\?xml|/?(?:html|head|body|title|script|noscript|style|meta|link|base|center|h[1-6]|hr|br|p|div|span"
     r"|pre|code|a|b|i|u|s|em|strong|big|small|font|sub|sup|blockquote|ul|ol|li|dl|dt|dd|table|t[rdh]|thead|tbody|tfoot|caption"
@@ -57,7 +58,7 @@ _OWN_WORDS = frozenset({FaultKind.UNREACHABLE, FaultKind.TIMEOUT, FaultKind.DISC
 
 
 class ToldFault(msgspec.Struct, frozen=True, kw_only=True):
-    """`fault` for the client. `log` is what it does not say, empty if that is nothing; no provider wrote it."""
+    """`fault` is for the client. `log` is what it leaves out, empty if nothing; no provider wrote it."""
 
     fault: Fault
     log: str = ""
@@ -120,7 +121,7 @@ def _hidden(text: str, *, base_url: str) -> str:
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 KEEP_ALIVE = b": keep-alive\n\n"
-QUIET_LOOKS = 5  # in the time after which a comment is sent: it comes at most a fifth late
+QUIET_LOOKS = 5  # in the time after which a comment is sent: the comment is at most a fifth late
 OVER = "the gateway's time for one request is over (`total_s` of its deadlines)"
 NO_TIME = Fault(
     kind=FaultKind.TIMEOUT,
@@ -132,9 +133,9 @@ PURPOSES: dict[str, Purpose] = {"main": "step", "retry": "retry", "continue": "c
 
 
 class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
-    """What requests are sent with. `jitter` gives numbers of [0, 1); `quiet_s`: so long without a byte for a client that reads a
-    stream, and it gets a comment. `retry_s` after the first attempt no further one begins; `ends_s`: when, by the clock's
-    `monotonic`, all is over. `habits`: where answers have no end mark."""
+    """How requests are sent. `jitter` gives numbers of [0, 1). `quiet_s`: after so long without a byte, a client that reads a
+    stream gets a comment. `retry_s` after the first attempt, no further attempt begins. `ends_s`: when everything must be over,
+    by the clock's `monotonic`. `habits`: where answers have no end mark."""
 
     endpoint: Endpoint
     transport: Transport
@@ -149,7 +150,7 @@ class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery:
-    """`run` it once, or `attempt` and then `end`. `started` tells whether the client has been given a status."""
+    """`run` it once, or `attempt` and then `end`. `started` tells whether the client has got a status."""
 
     def __init__(
         self,
@@ -166,8 +167,8 @@ class Delivery:
         answer: OpenAnswer | None = None,
     ) -> None:
         """`array`: the client reads the stream as one JSON array. `not_carried` are names of fields of its request. `api`: the
-        row that was chosen for it. `started`: it has a status already, from an upstream that then failed. `answer` is what it
-        takes up."""
+        profile that was chosen for it. `started`: it already has a status, from an upstream that then failed. `answer` is its
+        share of the running answers."""
         self._answer = answer
         self._relay = relay
         self._account = account
@@ -192,17 +193,17 @@ class Delivery:
 
     @property
     def has_content(self) -> bool:
-        """Whether the client has been told a word or a call, and not only comments."""
+        """Whether the client has got text or a call, and not only comments."""
         return self._relay.has_content
 
     @property
     def model(self) -> str:
-        """The upstream's own name of it."""
+        """The upstream's own name of the model."""
         return self._relay.first().request.model
 
     @property
     def lessons(self) -> tuple[ServerLesson, ...]:
-        """What is known of the upstream's refusals by now."""
+        """What is known of the upstream's refusals so far."""
         return self._relay.lessons
 
     @property
@@ -211,7 +212,7 @@ class Delivery:
         return self._relay.bound
 
     async def attempt(self) -> RelayEnd:
-        """All but the end of an answer that failed after its status. Raises ClientGone."""
+        """Do everything except the end of an answer that failed after its status. Raises ClientGone."""
         if not self._streams:
             return await self._run()
         waking = asyncio.ensure_future(self._keep_alive())
@@ -219,10 +220,10 @@ class Delivery:
             return await self._run()
         finally:
             waking.cancel()
-            await asyncio.gather(waking, return_exceptions=True)  # that the client has left, `_run` learns by itself
+            await asyncio.gather(waking, return_exceptions=True)  # `_run` finds by itself that the client has left
 
     async def _keep_alive(self) -> None:
-        """A comment now and then while nothing else is sent, so that no proxy and no client takes the silence for an end."""
+        """Send a comment now and then while nothing else is sent, so that no proxy or client takes the silence for an end."""
         before, quiet = self._sent, 0
         while True:
             await sleep(self._means.clock, seconds=self._means.quiet_s / QUIET_LOOKS)
@@ -235,7 +236,7 @@ class Delivery:
 
     @property
     def _sent(self) -> tuple[int, int]:
-        """Differs once something more was sent."""
+        """A value that changes when something more is sent."""
         return self._sends, 0 if self._reader is None else self._reader.early_words.heard
 
     async def _run(self) -> RelayEnd:
@@ -342,7 +343,7 @@ class Delivery:
             await self._send(out)
 
     def read(self) -> PieceWriter | None:
-        """As `PassOn` has it. None where the client does not read, its answer has no head yet, or a comment is on its way."""
+        """As in `PassOn`. None if the client does not read, its answer has no head yet, or a comment is being sent."""
         direct = self._outlet.direct
         if direct is None or direct.put is None or self._sending.locked():
             return None
@@ -381,7 +382,7 @@ class Delivery:
             await self._outlet.send(out)
 
     async def end(self, end: RelayEnd) -> None:
-        """Before the client has a status, whoever runs the delivery tells it of a fault. Raises ClientGone."""
+        """End the answer. If the client has no status yet, the caller tells it of a fault. Raises ClientGone."""
         if end.fault is not None and self.started:
             await self._send(self._relay.error(end.fault))
         if self.started and self._array is not None:
@@ -405,7 +406,7 @@ def _order_of(send: Send, *, number: int, deadlines: Deadlines, most_s: float | 
 
 
 async def write_found(found: bytes | Fault, *, client: str, outlet: Outlet) -> None:
-    """A whole answer of JSON, or the error as the client's API answers it. Raises ClientGone."""
+    """Send a whole answer of JSON, or the error in the form of the client's API. Raises ClientGone."""
     if not isinstance(found, Fault):
         await write_body(200, found, outlet=outlet)
         return
@@ -416,7 +417,7 @@ async def write_found(found: bytes | Fault, *, client: str, outlet: Outlet) -> N
 
 
 async def write_body(status: int, body: bytes, *, outlet: Outlet, headers: Sequence[tuple[str, str]] = ()) -> None:
-    """A whole answer of JSON. Raises ClientGone."""
+    """Send a whole answer of JSON. Raises ClientGone."""
     await outlet.start(status, [("content-type", JSON), ("content-length", str(len(body))), *headers])
     await outlet.send(body)
 
@@ -426,7 +427,7 @@ def not_carried_header(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def repairs_header(repairs: tuple[Repair, ...]) -> str:
-    """The kinds of what was mended, each once, with how often."""
+    """The kinds of repairs, each once, with its count."""
     counts: dict[str, int] = {}
     for repair in repairs:
         counts[repair.kind] = counts.get(repair.kind, 0) + 1
@@ -434,7 +435,7 @@ def repairs_header(repairs: tuple[Repair, ...]) -> str:
 
 
 class _Paced:
-    """A transport that asks for more bytes only after `between` has handed the last ones on."""
+    """A transport that reads more bytes only after `between` has passed the last ones on."""
 
     def __init__(self, transport: Transport, *, between: Callable[[], Awaitable[None]]) -> None:
         self._transport = transport
@@ -448,7 +449,7 @@ class _Paced:
 
 
 class _PacedChunks:
-    """A class: a generator in its place costs a chunk that comes alone 1 us more."""
+    """A class, because a generator would cost 1 us more for a chunk that comes alone."""
 
     def __init__(self, chunks: AsyncIterator[bytes], *, between: Callable[[], Awaitable[None]]) -> None:
         self._chunks = chunks

@@ -1,7 +1,7 @@
-"""Who is let in, and what of a request goes further; and what the doors and the service behind them say to each other: a
-refusal, a call that passed, and the way out for its answer.
+"""Who is let in, and which parts of a request are passed on. Also what passes between the doors and the service behind them: a
+refusal, an accepted call, and the way out for its answer.
 
-The tables say what may pass. Everything else stays outside, so a field that turns out to carry a key tomorrow does not leak.
+The tables say what may pass. Everything else stays outside, so a field that later turns out to carry a key does not leak.
 """
 
 import ipaddress
@@ -38,7 +38,7 @@ DoorReason = Literal[
 
 
 class DoorRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a request goes no further. `message` quotes nothing that may be a secret."""
+    """Why a request is refused. `message` quotes nothing that may be a secret."""
 
     reason: DoorReason
     status: int
@@ -48,7 +48,8 @@ class DoorRefusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def family_of(path: str, *, header_names: Collection[str] = ()) -> FamilyName:
-    """Whose errors the client of this path reads: by its headers where the gateway does not know the path, else OpenAI's."""
+    """The family whose errors the client of this path reads. If the gateway does not know the path, the headers decide; otherwise
+    OpenAI's."""
     if (asked := asked_path("POST", path)) is not None:
         return asked.family
     for facts in map(relay_facts, MODULES):
@@ -58,7 +59,7 @@ def family_of(path: str, *, header_names: Collection[str] = ()) -> FamilyName:
 
 
 def encode_refusal(refusal: DoorRefusal, *, family: FamilyName) -> tuple[tuple[tuple[str, str], ...], bytes]:
-    """The headers and the body. The status is the refusal's own, also in a body that repeats it."""
+    """The headers and the body of a refusal. The status is the refusal's own, also in a body that repeats it."""
     fault = Fault(
         kind=_KINDS.get(refusal.status, FaultKind.BAD_REQUEST),
         message=refusal.message,
@@ -88,25 +89,24 @@ def _is_object(value: object) -> TypeGuard[dict[str, object]]:
 PassedKind = Literal["generate", "count", "passed"]
 
 
-# In the state of an ASGI scope: the connection's `PieceWriter`.
+# The key of the connection's `PieceWriter` in the state of an ASGI scope.
 WRITER = "turnwise.writer"
 
 
 class PieceWriter:
-    """Writes pieces past ASGI's `send`, whose coroutine and dict cost as much as a word's reading. Only of an answer that has its
-    head, in the chunked coding (RFC 9112 section 7.1). `put` writes to the client's socket; None while that would wait, and
-    where nobody is there.
-    """
+    """Writes pieces without ASGI's `send`, whose coroutine and dict cost as much as reading a word. Only for an answer that has
+    its head, in the chunked coding (RFC 9112 section 7.1). `put` writes to the client's socket; None if that would wait, or if
+    nobody is there."""
 
-    # One for each connection, and alone: what is written so seldom wakes nothing else of the connection.
+    # One for each connection, stored apart: such rare writes then touch nothing else of the connection.
     __slots__ = ("put",)
 
     def __init__(self) -> None:
         self.put: Callable[[bytes], object] | None = None
 
     def write(self, data: bytes, coded: bytes = b"", /) -> bool:
-        """Whether it was written; as `coded`, where it is there in that coding already. Never of nothing: that would be the
-        answer's end."""
+        """Write `data`; return whether it was written. `coded` is the same data in the chunked coding, if it exists already.
+        Never write empty data: that would be the answer's end."""
         if (put := self.put) is None:
             return False
         put(coded or b"%x\r\n%b\r\n" % (len(data), data))
@@ -118,13 +118,13 @@ class ClientGone(Exception):
 
 
 class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One request of a client that passed the doors. Neither repr nor str shows its body or a key.
+    """One client's request that passed the doors. Neither repr nor str shows its body or a key.
 
-    `path` is as the client wrote it, percent-encoding included; `query` and `headers` (names in lower case) hold the listed
-    fields alone, and no key. `model` and `streams` are what the path says of them (Gemini); `takes_streams` is false where the
-    client's HTTP has no way to tell the end of a stream (1.0). `client` is the name of the
-    client's key, empty if the gateway has no keys, and `is_only_client` false if it has keys of others; `client_key` is the key
-    to send upstream, filled only with `--forward-key`. `trace` are the headers that say to which trace the request belongs.
+    `path` is as the client wrote it, percent-encoding included. `query` and `headers` (names in lower case) hold only the listed
+    fields, and no key. `model` and `streams` are what the path says about them (Gemini). `takes_streams` is false if the client's
+    HTTP (1.0) cannot tell the end of a stream. `client` is the name of the client's key, empty if the gateway has no keys.
+    `is_only_client` is false if the gateway has keys of others. `client_key` is the key to send upstream, filled only with
+    `--forward-key`. `trace` are the headers that say to which trace the request belongs.
     """
 
     id: str
@@ -149,10 +149,10 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outlet(Protocol):
-    """Where the answer goes. One answer: `start` once, then `send` as often as there is something."""
+    """Where the answer goes. For one answer: call `start` once, then `send` as often as there is data."""
 
     async def start(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
-        """The status and the headers. Request id and CORS headers are added. Raises ClientGone."""
+        """Send the status and the headers. Request id and CORS headers are added. Raises ClientGone."""
         ...
 
     async def send(self, data: bytes) -> None:
@@ -161,16 +161,16 @@ class Outlet(Protocol):
 
     @property
     def direct(self) -> PieceWriter | None:
-        """A way that never waits; None before the head of the answer, and where it has a length."""
+        """A way that never waits; None before the head of the answer, and for an answer with a length."""
         ...
 
     async def gone(self) -> None:
-        """Returns when the client has left; to be waited for beside the upstream."""
+        """Returns when the client has left. Wait for it while you wait for the upstream."""
         ...
 
 
 class GatewayService(Protocol):
-    """What stands behind the doors."""
+    """The service behind the doors."""
 
     async def answer(self, call: ClientCall, outlet: Outlet) -> None:
         """Write the whole answer, errors included, into the outlet. Its return ends the answer."""
@@ -183,11 +183,11 @@ class GatewayService(Protocol):
     def is_ready(self) -> bool: ...
 
     def is_full(self) -> bool:
-        """Whether the answers under way have all the room that there is for them."""
+        """Whether the running answers use all the room that they may have."""
         ...
 
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
-        """The doors have refused a request, which so never got here."""
+        """The doors have refused a request, so it never got here."""
         ...
 
     def metrics(self) -> bytes:
@@ -223,12 +223,12 @@ def values_of(headers: HeaderFields, name: str) -> list[str]:
 
 
 def is_host(text: str) -> bool:
-    """Whether `hosts` of the configuration may have it: a name or an address, with a port or for any."""
+    """Whether `hosts` of the configuration may contain it: a name or an address, with a port or for any port."""
     return _HOST.fullmatch(text.lower()) is not None
 
 
 def is_origin(text: str) -> bool:
-    """Whether `origins` of the configuration may have it. Neither `*` nor `null` is one: any web page can be that."""
+    """Whether `origins` of the configuration may contain it. Neither `*` nor `null` is allowed: any web page can be that."""
     return _ORIGIN.fullmatch(text) is not None
 
 
@@ -240,14 +240,14 @@ def is_loopback(ip: str) -> bool:
 
 
 def _plain(ip: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """An IPv4 address that arrives at a socket of both versions stands in an IPv6 address."""
+    """The plain IPv4 address, if it arrived at a socket for both versions inside an IPv6 address."""
     address = ipaddress.ip_address(ip)
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 
 
 def refuse_host(given: Sequence[str], *, own: OwnAddress, listed: Collection[str]) -> DoorRefusal | None:
-    """A page whose name leads to this machine (DNS rebinding) sends its own name as `Host`; that one is refused."""
+    """Refuse a page whose name leads to this machine (DNS rebinding): it sends its own name as `Host`."""
     if len(given) != 1:
         return DoorRefusal(
             reason="host",
@@ -281,7 +281,7 @@ def _is_own(name: str, *, own: OwnAddress) -> bool:
 
 
 def refuse_origin(given: Sequence[str], *, listed: Collection[str]) -> DoorRefusal | None:
-    """A browser sends `Origin` with whatever a page asks for in another's name; programs send none."""
+    """A browser sends `Origin` with each request of a page from another site; programs send none."""
     if not given or (len(given) == 1 and given[0] in listed):
         return None
     return DoorRefusal(
@@ -293,7 +293,7 @@ def refuse_origin(given: Sequence[str], *, listed: Collection[str]) -> DoorRefus
 
 
 def refuse_content(headers: HeaderFields) -> DoorRefusal | None:
-    """JSON alone, and not compressed. A page of any site may send other types without asking the browser's leave, and a
+    """Accept only JSON, and no compression. A page of any site may send other types without asking the browser's leave, and a
     compressed body may be a thousand times as long as it says."""
     types = values_of(headers, "content-type")
     kind, _, parameter = (types[0] if len(types) == 1 else "").lower().partition(";")
@@ -316,7 +316,7 @@ def refuse_content(headers: HeaderFields) -> DoorRefusal | None:
 
 
 def refuse_length(headers: HeaderFields, *, most: int) -> DoorRefusal | None:
-    """A body that says itself that it is too long is not read."""
+    """A body that declares itself too long is not read."""
     return next((too_long(most) for value in values_of(headers, "content-length") if int(value) > most), None)
 
 
@@ -330,7 +330,7 @@ def too_long(most: int) -> DoorRefusal:
 
 
 def keys_in(headers: HeaderFields, query: HeaderFields) -> tuple[str, ...]:
-    """Every key that the client shows, one for each place that a client of the four families uses. A place that is there twice
+    """Every key that the client shows, one for each place that a client of the four families uses. A place that occurs twice
     holds none: no client sends that, and one request would be as many guesses."""
     bearers = [value.strip().partition(" ") for value in values_of(headers, "authorization")]
     places = (
@@ -351,25 +351,25 @@ def listed_query(query: HeaderFields) -> tuple[tuple[str, str], ...]:
 
 
 def harmless_id(given: Sequence[str]) -> str | None:
-    """The client's request id, if it can stand in a header, a log and a table."""
+    """The client's request id, if it is safe in a header, a log and a table."""
     return given[0] if len(given) == 1 and _ID.fullmatch(given[0]) else None
 
 
 def request_id(headers: HeaderFields) -> str:
-    """The client's own, or a new one."""
+    """The client's own request id, or a new one."""
     return harmless_id(values_of(headers, "x-request-id")) or f"tw-{secrets.token_hex(12)}"
 
 
 def cors_headers(origin: str | None) -> tuple[tuple[str, str], ...]:
-    """On each answer for a listed origin."""
+    """The headers on each answer for a listed origin."""
     if origin is None:
         return ()
     return (("access-control-allow-origin", origin), ("access-control-expose-headers", EXPOSED), ("vary", "origin"))
 
 
 def preflight_headers(headers: HeaderFields) -> tuple[tuple[str, str], ...]:
-    """What a browser is told that asks before a page of a listed origin may send. The clients' SDKs send many headers of their
-    own (`x-stainless-*`): all that are asked for may come, and stay here."""
+    """The answer to a browser that asks before a page of a listed origin may send. The clients' SDKs send many headers of their
+    own (`x-stainless-*`): all requested headers are allowed, and are not passed on."""
     asked = next((value for value in values_of(headers, "access-control-request-headers")), "")
     names = asked if _TOKENS.fullmatch(asked) else "content-type"
     found = [

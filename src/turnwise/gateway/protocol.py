@@ -1,9 +1,9 @@
-"""HTTP/1.1 as uvicorn reads it with httptools, with the bounds that both leave open.
+"""HTTP/1.1 as uvicorn reads it with httptools, with the bounds that both lack.
 
 uvicorn has one deadline, between two requests. httptools keeps a header, a trailer and the extension of a chunk in memory until
-its line ends, however long it is. What is refused here has no application yet, so the error is written by hand.
+its line ends, however long it is. At a refusal here there is no application yet, so the error is written by hand.
 
-This module alone uses private parts of uvicorn; `tests/endpoints/test_private_parts.py` names them.
+This is the only module that uses private parts of uvicorn; `tests/endpoints/test_private_parts.py` names them.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from turnwise.gateway.doors import (
 )
 from turnwise.wire.profiles import FamilyName
 
-MOST_PIPELINED = 16  # requests behind the one at hand; clients of these APIs send none
+MOST_PIPELINED = 16  # requests behind the current one; clients of these APIs send none
 LINGER_S = 2.0  # as in the application
-SMALL_PIECE = 64 * 1024  # what may come of a body without any of its content: the ends of chunks, a trailer
+SMALL_PIECE = 64 * 1024  # how much of a body may come without any content: the ends of chunks, a trailer
 
 
 class RefusalNote(Protocol):
-    """Told of each refusal here, with the path as far as it was read, and the id that the answer has."""
+    """Called with each refusal here, with the path as far as it was read, and the answer's id."""
 
     def __call__(self, refusal: DoorRefusal, *, path: str, id: str, family: FamilyName) -> None: ...
 
@@ -43,7 +43,7 @@ def _tell_nobody(refusal: DoorRefusal, *, path: str, id: str, family: FamilyName
 
 
 class GatewayProtocol(HttpToolsProtocol):
-    """One connection. Past a bound it answers once, in the client's family where the path is known, and closes."""
+    """One connection. Over a bound it answers once, in the client's family if the path is known, and closes."""
 
     bounds = Bounds()
     origins: ClassVar[Collection[str]] = frozenset()
@@ -112,7 +112,7 @@ class GatewayProtocol(HttpToolsProtocol):
                 )
             )
         elif self._in_head and self._head_deadline is None and (self.cycle is None or self.cycle.response_complete):  # pyright: ignore[reportUnnecessaryComparison]
-            self._await_head()  # blank lines alone
+            self._await_head()  # only blank lines
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -126,7 +126,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._in_head:
             super().on_header(name, value)
             return
-        # A trailer: nothing of it counts, least of all as a header (RFC 9110 section 6.5.1).
+        # A trailer: none of it counts, least of all as a header (RFC 9110 section 6.5.1).
         self._trailer_bytes += len(name) + len(value)
         if self._trailer_bytes > self.bounds.head_bytes:
             self._refuse_head()
@@ -149,7 +149,7 @@ class GatewayProtocol(HttpToolsProtocol):
                 DoorRefusal(reason="http", status=400, message="the gateway speaks HTTP 1.1 and 1.0", code="bad_http")
             )
         elif not self.url.startswith(b"/"):
-            # An address in the request line would be another host than the one that the doors judge.
+            # An address in the request line would be another host than the one that the doors check.
             self._refuse(
                 DoorRefusal(
                     reason="http",
@@ -177,10 +177,10 @@ class GatewayProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         if not self._is_refused:
             super().on_message_complete()
-        self.headers = []  # what is refused before the next request begins is not this one's
+        self.headers = []  # a refusal before the next request begins does not belong to this one
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP: two lengths, a length beside chunks, a line break within a header ..."""
+        """For input that is not HTTP: two lengths, a length beside chunks, a line break within a header ..."""
         self._refuse(DoorRefusal(reason="http", status=400, message="this is no valid HTTP request", code="bad_http"))
 
     def pause_writing(self) -> None:
@@ -199,7 +199,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._head_deadline = self.loop.call_later(self.bounds.head_s, self._refuse_late_head)
 
     def _refuse_late_head(self) -> None:
-        if self._head_bytes == 0:  # nothing was said: nobody waits for an answer
+        if self._head_bytes == 0:  # the client said nothing, so it expects no answer
             self.transport.close()
             return
         message = f"the headers did not arrive within {self.bounds.head_s:g} s"
@@ -210,7 +210,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._refuse(DoorRefusal(reason="head", status=431, message=message, code="headers_too_large"))
 
     def _refuse(self, refusal: DoorRefusal) -> None:
-        """Answer, unless an answer is under way: into that nothing may be written, so the connection breaks off."""
+        """Answer, unless an answer is being sent: nothing may be written into that, so the connection breaks off."""
         if self._is_refused:
             return
         self._is_refused = True
@@ -232,7 +232,7 @@ class GatewayProtocol(HttpToolsProtocol):
         every = (*headers, ("x-request-id", id), *cors_headers(origin), ("connection", "close"))
         lines = [f"{name}: {value}\r\n".encode("latin-1") for name, value in every]
         self.transport.write(b"".join([STATUS_LINE[refusal.status], *lines, b"\r\n", body]))
-        # What is still being sent is read and thrown away for a moment: closing on it would take the answer away, too.
+        # Read and discard for a moment what the client still sends: closing at once would take the answer away, too.
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.resume_reading()

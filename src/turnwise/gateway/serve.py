@@ -1,4 +1,4 @@
-"""Serving the application with uvicorn and httptools: from the configuration and the bound socket to the last open stream."""
+"""Serves the application with uvicorn and httptools: from the configuration and the bound socket to the last open stream."""
 
 import asyncio
 import contextlib
@@ -22,29 +22,29 @@ from turnwise.gateway.doors import GatewayService, OwnAddress, is_loopback
 from turnwise.gateway.protocol import bounded_protocol
 
 BACKLOG = 2048  # as uvicorn's
-SETTLE_S = 2.0  # for answers that were dropped to write down what they cost
+SETTLE_S = 2.0  # for dropped answers to record what they cost
 
 
 class GatewayEnd(msgspec.Struct, frozen=True):
-    """How the server ended. `at_once` after a second Ctrl-C, which leaves streams unfinished."""
+    """How the server ended. `at_once`: after a second Ctrl-C, which leaves streams unfinished."""
 
     at_once: bool
 
 
 class BoundSocket:
-    """A bound socket, which takes connections once it is served, and whether other machines can reach it."""
+    """A bound socket, which accepts connections once it is served; and whether other machines can reach it."""
 
     def __init__(self, host: str, port: int) -> None:
         """Raises CallerError."""
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            # Of a name with both (`localhost`) the address that every client tries.
+            # For a name with both (`localhost`), the address that every client tries.
             family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
             self.socket = socket.socket(family, kind, protocol)
         except (OSError, UnicodeError) as error:
             raise self._failure(host, port, error) from None
         try:
-            if os.name == "posix":  # elsewhere another program could take the same port
+            if os.name == "posix":  # on other systems another program could take the same port
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -72,7 +72,8 @@ class BoundSocket:
 
 
 class _GatewayServer(Server):
-    """uvicorn's, but for signals: it would end by the signal itself, and a supervisor would read that as a crash."""
+    """uvicorn's server, except for signals: uvicorn would end by the signal itself, and a supervisor would read that as a
+    crash."""
 
     def __init__(self, config: Config, *, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -113,7 +114,7 @@ class _GatewayServer(Server):
 
 
 def check_reach(listening: BoundSocket, *, has_keys: bool) -> None:
-    """Raises CallerError for an address that others can reach while anybody would be let in."""
+    """Raises CallerError for an address that others can reach if anybody would be let in."""
     if not listening.is_loopback and not has_keys:
         raise CallerError(
             f"`{listening.own.ip}` can be reached from other machines, so clients need keys: "
@@ -124,8 +125,8 @@ def check_reach(listening: BoundSocket, *, has_keys: bool) -> None:
 async def serve(
     app: GatewayApp, listening: BoundSocket, *, bounds: Bounds, grace_s: float, ready: Callable[[], None]
 ) -> GatewayEnd:
-    """Serve until SIGTERM or Ctrl-C; then no new request is taken, and open streams have `grace_s` to end. `ready` is called
-    once connections are taken."""
+    """Serve until SIGTERM or Ctrl-C. Then no new request is accepted, and open streams have `grace_s` to end. `ready` is called
+    once connections are accepted."""
     config = Config(
         app,
         http=bounded_protocol(bounds, origins=app.origins, refused=app.refused_early),
@@ -147,14 +148,14 @@ async def serve(
     finally:
         server.drop_all()
         listening.close()
-        # What was dropped may have something to write down, and the service is closed behind us.
+        # Dropped answers may have something to record, and the service is closed after this.
         if tasks := list(server.server_state.tasks):
             await asyncio.wait(tasks, timeout=SETTLE_S)
     return GatewayEnd(at_once=server.force_exit)
 
 
-# New objects between two searches for garbage in cycles, and how many searches before older objects are searched, too. With
-# Python's own (700, 10, 10) each search of everything stops hundreds of streams for 50 ms, and leaves them out of the
+# How many new objects come between two searches for garbage in cycles, and how many searches before older objects are searched,
+# too. With Python's own values (700, 10, 10), each full search stops hundreds of streams for 50 ms and pushes them out of the
 # processor's caches.
 
 SEARCHES = (10_000, 20, 50)
@@ -162,7 +163,7 @@ SEARCHES = (10_000, 20, 50)
 
 class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What a gateway is made of. `opens` makes the service behind the doors, which is closed after the last answer. `tells` gets
-    the socket once connections are taken."""
+    the socket once connections are accepted."""
 
     config: GatewayConfig
     opens: Callable[[GatewayConfig], AbstractAsyncContextManager[GatewayService]]
@@ -173,14 +174,14 @@ class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_gateway(means: GatewayMeans) -> GatewayEnd:
-    """Serve until SIGTERM or Ctrl-C. Raises CallerError for what is wrong before the first connection is taken."""
+    """Serve until SIGTERM or Ctrl-C. Raises CallerError for problems before the first connection."""
     with seldom_searched():
         return run_to_end(_run(means), new_loop=quickest_loop)
 
 
 @contextmanager
 def seldom_searched() -> Generator[None]:
-    """Within it, garbage in cycles is looked for seldom, and never among what is loaded already."""
+    """Inside this block, Python searches for garbage in cycles seldom, and never among the objects that are loaded already."""
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(*SEARCHES)
@@ -196,7 +197,7 @@ async def _run(means: GatewayMeans) -> GatewayEnd:
     listening = BoundSocket(config.host, config.port)
     try:
         check_reach(listening, has_keys=bool(ring.current()))
-        if not means.forward_key:  # each client's own key opens its own store
+        if not means.forward_key:  # with `--forward-key`, each client's own key opens its own store
             check_clients(config.routes, keys=(ring.current() or {}).values())
         async with means.opens(config) as service:
             app = GatewayApp(service, rules=config.rules(forward_key=means.forward_key), keys=ring)

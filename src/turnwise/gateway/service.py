@@ -92,13 +92,13 @@ from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.profiles import DEFAULT_LIMITS, FamilyName
 from turnwise.wire.relay_facts import AskedPath, relay_facts
 
-# What upstreams have refused: remembered, as no client says so again.
+# What upstreams have refused. It is remembered here, because a client does not repeat it.
 #
-# Of a server and model, how it wants a conversation written. Of a client's conversation, that its model refuses its thinking.
+# For a server and model: how it wants a conversation written. For a client's conversation: that its model refuses its thinking.
 #
-# A conversation is known by a keyed hash of its upstream, model, client and first message; thinking that is left out of it by a
-# keyed print of its signature. No text is kept, and the key of the hashes is the process's own. What is not used for some hours
-# is forgotten, and of many the oldest; a forgotten conversation costs one refused request.
+# A conversation is known by a keyed hash of its upstream, model, client and first message; dropped thinking by a keyed print of
+# its signature. No text is kept, and the key of the hashes belongs to this process. Entries that are unused for some hours are
+# forgotten, and the oldest if there are too many; a forgotten conversation costs one refused request.
 
 
 MOST = 20_000  # conversations: some 5 MB
@@ -107,7 +107,7 @@ KEPT_S = 24 * 3600.0  # since the last request
 
 
 class StaleConversations:
-    """Of one process. Threads may ask: large requests are read beside the event loop."""
+    """The conversations of one process. Threads may ask: large requests are read beside the event loop."""
 
     def __init__(self, clock: Clock, *, most: int = MOST, most_prints: int = MOST_PRINTS) -> None:
         self._clock = clock
@@ -115,11 +115,11 @@ class StaleConversations:
         self._most_prints = most_prints
         self._secret = secrets.token_bytes(32)
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[BoundConversation, float]] = OrderedDict()  # and when it was used last
+        self._known: OrderedDict[str, tuple[BoundConversation, float]] = OrderedDict()  # and its last use
         self._prints = 0
 
     def of(self, call: ClientCall, request: Request, *, endpoint: Endpoint) -> BoundConversation:
-        """What is known of the conversation that the request belongs to; `UNBOUND` where its model refuses no thinking."""
+        """What is known of the request's conversation; `UNBOUND` if its model refuses no thinking."""
         if endpoint.family.with_binding is None or not request.messages or not binds_thinking(request.model):
             return UNBOUND
         key = self._key_of(call, request, endpoint=endpoint)
@@ -133,7 +133,7 @@ class StaleConversations:
         return BoundConversation(key=key, secret=self._secret)
 
     def learned(self, bound: BoundThinking) -> None:
-        """What came of a request. Another one of the conversation may have been answered meanwhile."""
+        """Keep the outcome of a request. Another request of the conversation may have been answered meanwhile."""
         told = bound.conversation
         if not told.key or not (told.means or told.left_out):
             return
@@ -172,14 +172,14 @@ LESSONS_S = 24 * 3600.0  # since the lesson: a server changes with its next vers
 
 
 class ServerLessons(Generic[L]):
-    """Of one process: what is learned of one kind."""
+    """What one process has learned of one kind."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: OrderedDict[tuple[str, str], tuple[tuple[L, ...], float]] = OrderedDict()
 
     def known(self, endpoint: Endpoint, *, model: str) -> tuple[L, ...]:
-        """What this server has taught of the model; nothing once it is a day old."""
+        """What this server has taught about the model; nothing once it is a day old."""
         door = (endpoint.base_url, model)
         lessons, learned_s = self._known.get(door, ((), 0.0))
         if lessons and self._clock.monotonic() - learned_s > LESSONS_S:
@@ -188,7 +188,7 @@ class ServerLessons(Generic[L]):
         return lessons
 
     def learned(self, endpoint: Endpoint, *, model: str, lessons: tuple[L, ...]) -> None:
-        """A request that was written so has passed."""
+        """A request with these lessons was accepted."""
         if self.known(endpoint, model=model) != lessons:
             self._known[endpoint.base_url, model] = (lessons, self._clock.monotonic())
             while len(self._known) > MOST_SERVERS:
@@ -197,7 +197,7 @@ class ServerLessons(Generic[L]):
 
 _log = logging.getLogger("turnwise")
 
-COUNTS_NOT_S = 600.0  # so long an upstream without an endpoint that counts is not asked again: it may be updated
+COUNTS_NOT_S = 600.0  # how long an upstream without an endpoint for counting is not asked again: it may be updated
 
 DAY_S = 86_400.0  # the longest deadline of a file
 
@@ -208,8 +208,8 @@ NO_STREAMS = (
 
 
 class OpenUpstream(msgspec.Struct, frozen=True, kw_only=True):
-    """An upstream of the configuration with its key at hand. `chat`: the same address with Chat Completions, if each request goes
-    to the API that can serve it. `api` is the row that a request was given then, and `told` what is known of that."""
+    """An upstream of the configuration with its key. `chat`: the same address with Chat Completions, if each request goes to the
+    API that can serve it. `api` is the profile that a request then got, and `told` what is known of that."""
 
     upstream: Upstream
     endpoint: Endpoint
@@ -260,7 +260,7 @@ class RelayService:
         self._counts_not_until: dict[str | UpstreamAddress, float] = {}  # by the clock's `monotonic`
 
     def _warn_of_end(self, model: str, upstream: Upstream) -> None:
-        """One line in the log for a model that ends, and one more once it has ended."""
+        """One log line for a model that will end, and one more once it has ended."""
         end = find_end(model, profile=upstream.profile, base_url=upstream.base_url)
         if end is None:
             return
@@ -284,7 +284,7 @@ class RelayService:
         return self._means.accounts.counts.text()
 
     async def answer(self, call: ClientCall, outlet: Outlet) -> None:
-        """Serve until the answer is whole or the client has left: then the upstream's request is broken off, too."""
+        """Serve until the answer is whole or the client has left; then the upstream's request is broken off, too."""
         account = Account(call, means=self._means.accounts)
         with account.open(outlet) as watched:
             await self._answer(call, watched, account=account)
@@ -297,7 +297,7 @@ class RelayService:
         finally:
             leaving.cancel()
             serving.cancel()
-            await asyncio.gather(leaving, serving, return_exceptions=True)  # what it has sent upstream is written down
+            await asyncio.gather(leaving, serving, return_exceptions=True)  # what it has sent upstream is recorded
         try:
             if serving.cancelled():
                 raise ClientGone
@@ -356,7 +356,7 @@ class RelayService:
             except RequestRefused:
                 if fault is None:
                     raise
-                continue  # a fallback that cannot carry the request hides nothing of why the one before failed
+                continue  # a fallback that cannot carry the request must not hide why the one before it failed
             end = await delivery.attempt()
             self._stale.learned(delivery.bound)
             if end.fault is None and (lessons := delivery.lessons):
@@ -365,11 +365,11 @@ class RelayService:
             fault, last = end.fault, (delivery, end)
             if (other := self._other_api(opened, delivery, fault)) is not None:
                 waiting.appendleft(other)
-                fault = fault if delivery.started else None  # what neither API takes is refused by its name
+                fault = fault if delivery.started else None  # if neither API accepts a field, the refusal names it
                 continue
             if fault is None or delivery.has_content or (delivery.started and not route.heal):
                 break
-            # Another upstream may not answer where the request itself is at fault, or nothing may leave.
+            # Another upstream may not answer if the request itself is wrong, or if nothing may be sent.
             is_final = fault.kind is FaultKind.BAD_REQUEST or fault is NO_LEDGER
             if is_final or self._means.clock.monotonic() >= ends_s:
                 break
@@ -380,7 +380,7 @@ class RelayService:
             await write_found(end.fault, client=call.family, outlet=outlet)
 
     def _with_api(self, opened: OpenUpstream, asked: ClientRequest, *, chosen: ChosenRoute) -> OpenUpstream:
-        """The upstream with the API that can serve the request, where it has two."""
+        """The upstream with the API that can serve the request, if it has two."""
         chat = opened.chat
         if chat is None:
             return opened
@@ -392,7 +392,7 @@ class RelayService:
         return replace(opened, endpoint=endpoint, api=endpoint.profile.name)
 
     def _other_api(self, opened: OpenUpstream, delivery: Delivery, fault: Fault | None) -> OpenUpstream | None:
-        """The upstream once more, if it has just taught that its other API is the one for this request."""
+        """The upstream once more, if it has just taught that its other API is the right one for this request."""
         if fault is None or opened.chat is None or opened.endpoint.profile != opened.chat.profile:
             return None
         taught, known = api_refusal(fault), self._api_refusals.known(opened.chat, model=delivery.model)
@@ -432,7 +432,7 @@ class RelayService:
             model=model,
             max_output_tokens=route.max_output_tokens,
             one_call_at_a_time=route.one_call_at_a_time,
-            # They are about Chat Completions, and may stand at the address of another API, too.
+            # They are about Chat Completions, and the address may also have another API.
             lessons=self._lessons.known(endpoint, model=model or asked.request.model) if has_dialects else (),
         )
 
@@ -494,7 +494,7 @@ class RelayService:
         )
 
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
-        """Asked of the upstream where it counts, else estimated, which a header says."""
+        """Ask the upstream if it counts tokens, otherwise estimate; a header says so."""
         chosen = await beside_loop(lambda: self._route_of(call), size=len(call.body))
         opened = self._for_client(self._upstreams[chosen.route.upstream], call)
         name = chosen.name_at(opened.upstream)
@@ -528,7 +528,7 @@ class RelayService:
         await write_body(200, body, outlet=outlet, headers=headers)
 
     async def _pass_on(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
-        """A path that a route lists: body and answer go on as they are, but for the name that an alias stands for."""
+        """A path that a route lists: body and answer are passed on unchanged, apart from the name that an alias replaces."""
         fields = await beside_loop(lambda: read_body(call.body), size=len(call.body))
         named = "" if relay_facts(call.family).model_in_path else string_of(fields, "model") or ""
         chosen = self._route_of_model(named, call) if named else self._route_of_path(call)
@@ -560,11 +560,11 @@ class RelayService:
         await write_found(found, client=call.family, outlet=outlet)
 
     def _times(self, route: GatewayRoute) -> GatewayDeadlines:
-        """The route's own, then the file's, then the usual ones."""
+        """The route's own times, then the file's, then the defaults."""
         return route.deadlines.over(self._config.deadlines.over(DEADLINES))
 
     def _whole_s(self, route: GatewayRoute, *, began_s: float) -> float:
-        """How long an attempt at an answer that is no stream may take, of a request that began then."""
+        """How long an attempt at an answer without a stream may take, for a request that began then."""
         times = self._times(route)
         assert times.whole_s is not None and times.total_s is not None, "the defaults have them"
         return min(times.whole_s, began_s + times.total_s - self._means.clock.monotonic())
@@ -572,7 +572,7 @@ class RelayService:
     async def _told_of(
         self, bound: BoundThinking, endpoint: Endpoint, *, route: GatewayRoute, account: Account
     ) -> bytes | Fault:
-        """As `_told`, and once more for each refusal of thinking that is mended."""
+        """As `_told`, and once more after each refusal of thinking that could be corrected."""
         began_s = self._means.clock.monotonic()
         while True:
             whole_s = self._whole_s(route, began_s=began_s)
@@ -614,7 +614,7 @@ class RelayService:
     # -- models ------------------------------------------------------------------------------------------------------
 
     async def models(self, family: FamilyName) -> bytes:
-        """Names that clients may use: those of the configuration, and what upstreams list that serve any name."""
+        """Names that clients may use: those of the configuration, and the lists of upstreams that serve any name."""
         names: dict[str, None] = {}
         for route in self._config.routes:
             names.update(dict.fromkeys(route.aliases))
@@ -631,7 +631,7 @@ class RelayService:
         try:
             found = await ask_for_models(endpoint, transport=self._means.transport)
         except (ProviderFault, CallerError):
-            return []  # without a list a client still can name a model
+            return []  # without a list, a client can still name a model
         return [model.name for model in found if choose_route((route,), model.name) is not None]
 
     # -- routes and upstreams ----------------------------------------------------------------------------------------
@@ -641,7 +641,7 @@ class RelayService:
         return self._route_of_model(call.model or string_of(read_body(call.body), "model") or "", call)
 
     def _route_of_path(self, call: ClientCall) -> ChosenRoute:
-        """For a body that names no model: the first route that lists the path. Raises RequestRefused."""
+        """For a body without a model: the first route that lists the path. Raises RequestRefused."""
         for route in self._config.routes:
             is_open = not isinstance(route.one_client, str) or route.one_client == call.client
             if is_open and call.path in route.passes:
@@ -656,7 +656,8 @@ class RelayService:
         return self._for_whom(chosen, call)
 
     def _for_whom(self, chosen: ChosenRoute, call: ClientCall) -> ChosenRoute:
-        """Raises RequestRefused where a second key has made one client's route that of several since the gateway began."""
+        """Raises RequestRefused if a second key, added since the gateway began, has opened one client's route to several
+        clients."""
         if chosen.route.one_client is True and not call.is_only_client and not self._forward_key:
             raise RequestRefused(f"this request is refused: {SHARED}", status=403)
         return chosen
@@ -673,7 +674,7 @@ class RelayService:
         return OpenUpstream(upstream=upstream, endpoint=endpoint, chat=chat)
 
     def _for_client(self, opened: OpenUpstream, call: ClientCall) -> OpenUpstream:
-        """With the client's own key, where that is what goes up."""
+        """With the client's own key, if that is the key to send."""
         if not self._forward_key:
             return opened
         key = Secret(call.client_key) if call.client_key else None
@@ -685,11 +686,11 @@ class RelayService:
 async def open_service(
     config: GatewayConfig, *, env: Mapping[str, str], forward_key: bool
 ) -> AsyncGenerator[GatewayService]:
-    """The service over connections of its own. Raises CallerError."""
+    """The service with its own connections. Raises CallerError."""
     clock = SystemClock()
     with open_accounts(env, clock=clock) as accounts:
         async with AiohttpTransport(env=env) as transport:
-            # A stream may take all the time that its client's request has.
+            # A stream may take all the time of its client's request.
             attempts = Deadlines(total_s=DAY_S)
             means = ServiceMeans(transport=transport, clock=clock, env=env, deadlines=attempts, accounts=accounts)
             yield RelayService(config, means=means, forward_key=forward_key)
@@ -701,7 +702,7 @@ def _asked(call: ClientCall, model: str) -> AskedPath:
 
 
 def _sought(route: GatewayRoute, *, endpoint: Endpoint, request: Request) -> SoughtInText | None:
-    """Whether calls are looked for in the answer's text. What has to be an object is an answer, not a call."""
+    """Whether calls are looked for in the answer's text. A required JSON object is an answer, not a call."""
     if request.output is not None or request.tool_choice == "none" or not route.heal:
         return None
     if route.calls_in_text == "off" or (route.calls_in_text == "auto" and not endpoint.leaves_calls_in_text):
@@ -710,15 +711,15 @@ def _sought(route: GatewayRoute, *, endpoint: Endpoint, request: Request) -> Sou
 
 
 def _with_client_headers(sent: HttpCall, call: ClientCall, *, same: bool) -> HttpCall:
-    """The client's listed headers go up where the upstream speaks its family: other APIs do not know them. They come last, so
-    they take the place of ours."""
+    """Send the client's listed headers upstream, if the upstream speaks the client's family: other APIs do not know them. They
+    come last, so they replace the gateway's own."""
     if not same or not call.headers:
         return sent
     return msgspec.structs.replace(sent, headers=(*sent.headers, *call.headers))
 
 
 def _attempt_deadlines(usual: Deadlines, *, times: GatewayDeadlines, streams: bool) -> Deadlines:
-    """Of one attempt."""
+    """The deadlines of one attempt."""
     own = {
         "first_event_s": times.first_event_s,
         "idle_s": times.next_event_s,

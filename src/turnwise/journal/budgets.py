@@ -1,7 +1,7 @@
 """Budgets that several processes share: where each stands, and which runs belong to it.
 
-A budget is one row. Whoever reserves or settles reads it, decides, and writes it in one transaction, so two processes never give
-the same part away.
+A budget is one row. To reserve or settle, a process reads the row, decides, and writes it in one transaction. So two processes
+never give the same part away.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -84,12 +84,12 @@ class BudgetRow:
         return {run.turn: self.spending(run) for run in left}
 
     def spending(self, run: BudgetRun) -> RunSpending:
-        """What the ledger says of a run that nobody goes on with."""
+        """What the ledger says of a run that no process continues."""
         is_known = not run.path or self._status(run.turn) is not None
         return _spending(self.entries([run]), is_whole=is_known)
 
     def _has_ended(self, run: BudgetRun, *, part: BudgetPart, begins: BudgetRun) -> bool:
-        """A sub-agent's turn goes on with the turn at its root, and not without it."""
+        """A sub-agent's turn continues with the turn at its root, and never without it."""
         own, root = self._status(run.turn), self._status(run.root_turn)
         if own == "done" or root in ("done", "given up"):
             return True

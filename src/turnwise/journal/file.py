@@ -167,7 +167,7 @@ def damage_line(name: str, *, text: str, code: str, tables: tuple[str, ...]) -> 
 # SQLite has no checksums: what can be found is a page that is no page, and not a letter that was changed inside of a text.
 
 
-SHORT_S = 2.0  # whoever meets damage in mid-turn is waited for
+SHORT_S = 2.0  # a turn that meets the damage waits for this
 _STEPS = 10_000  # of SQLite's machine between two looks at the clock
 
 
@@ -290,7 +290,7 @@ UPGRADES = {
 SWITCH_AGAIN_S = 0.005
 FIRST_BUSY_MS = 200
 BUSY_MS = int(BUSY_S * 1000)
-BUSY_STEP_MS = 100  # a limit that is told anew each time costs as much as a write
+BUSY_STEP_MS = 100  # a limit that is set again each time costs as much as a write
 SQLITE = Dialect(
     day="coalesce(strftime('%Y-%m-%d', started, 'unixepoch', 'localtime'), 'unknown')",
     texts="select value from json_each({})",

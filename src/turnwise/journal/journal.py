@@ -326,7 +326,7 @@ class Journal:
         )
 
     def _begin_claimed(self, claim: Claim, *, turn_id: str, started: TurnStarted) -> TurnJournal:
-        """The row that was claimed becomes the turn, with its first record. Raises JournalFailed where it is ours no more."""
+        """The row that was claimed becomes the turn, with its first record. Raises JournalFailed if it is no longer ours."""
         values = {
             "turn": turn_id,
             "number": claim.number,
@@ -630,7 +630,7 @@ class Journal:
 
     def _load(self, row: SessionRow) -> Session:
         is_claimed = self._claim is not None and row.id == self._claim.session
-        begun = "and status <> 'queued'" if is_claimed else ""  # thousands may be queued behind the one at hand
+        begun = "and status <> 'queued'" if is_claimed else ""  # thousands may be queued behind the current one
         with self._store.statement() as connection:
             rows = connection.execute(
                 "select id, session, status, created, finished, stop_reason, complete, owner from turn"

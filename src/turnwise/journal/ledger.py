@@ -275,7 +275,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class ReceivedResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What came back of a request: its `response`, or what there is of it (`partial`)."""
+    """What came back of a request: its `response`, or a part of it (`partial`)."""
 
     response: Response | None = None
     partial: Response | None = None

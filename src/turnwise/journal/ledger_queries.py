@@ -116,7 +116,7 @@ class ExactSum:
         self._sum = ZERO
 
     def step(self, amount: str | None, times: int = 1) -> None:
-        """An amount that is none makes the sum none: `LedgerReader` says which it was."""
+        """An invalid amount makes the sum invalid: `LedgerReader` says which it was."""
         if amount is not None and self._sum.is_finite():
             self._sum = add(self._sum, EXACT.multiply(_amount(amount), Decimal(times)))
 
@@ -256,7 +256,7 @@ def _json(texts: Collection[str]) -> str:
 
 
 class _NoAmount(Exception):
-    """A sum of amounts one of which is none."""
+    """A sum in which one value is not an amount."""
 
 
 def _amount(text: str) -> Decimal:

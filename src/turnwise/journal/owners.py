@@ -71,8 +71,8 @@ def is_of_earlier_boot(name: str) -> bool:
 
 
 def presume_gone(name: str, *, session: str) -> None:
-    """Take a process that cannot be seen from here for gone, by the word of whoever takes this session over. It holds in this
-    process only, and for no other session: that one's caller has not said so."""
+    """Treat a process that is not visible from here as gone, because the caller that takes this session over says so. It holds in
+    this process only, and for no other session: the caller said nothing about those."""
     _presumed_gone.add((name, session))
 
 
@@ -213,8 +213,8 @@ class Lease(Protocol):
         ...
 
     def ask(self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str) -> Sequence[Approval]:
-        """What a person has answered, or nothing where the time is over. Raises JournalFailed where nobody was asked yet: the
-        turn is nobody's then, and goes on with the answers."""
+        """The answers of a person, or nothing if the time is over. Raises JournalFailed if the questions are new: the turn then
+        has no owner, and continues with the answers."""
         ...
 
     @property

@@ -1,8 +1,8 @@
 """What models cost: the user's own prices, plans of our own, and the token prices of `genai-prices`.
 
 The first that knows a model wins, as a whole row, whatever the others' names: the user's prices file, `[prices]` of the user's
-`turnwise.toml`, `price_plans.toml`, the table of the provider, and last `[prices]` of a project. A project may say what nobody
-knows, and no more: a folder from elsewhere must not make a model look cheap. `genai-prices` is imported when it is first asked
+`turnwise.toml`, `price_plans.toml`, the table of the provider, and last `[prices]` of a project. A project may add a missing
+price but not override a known one: a foreign folder must not make a model look cheap. `genai-prices` is imported at first use
 (0.3 s of CPU, 50 MB), unless the row is `kept` from an earlier run; its table comes with the package and is never downloaded.
 """
 

@@ -314,7 +314,7 @@ def open_to_read(path: Path) -> ReadableFile:
 def open_rescued(path: Path) -> tuple[sqlite3.Connection, Rescued]:
     """What can be read of a damaged file, in a new one that lasts as long as the connection. Raises CallerError, sqlite3.Error.
 
-    To be used where this process has the file open no more: to read it as a file takes the locks of an open one away.
+    Use it once this process no longer has the file open: to read it as a file takes the locks of an open one away.
     """
     target = _connect("")
     try:
@@ -526,5 +526,5 @@ def _exchange(path: Path, *, new: Path, kept: Path) -> None:
     log = path.with_name(f"{path.name}-wal")
     if log.exists():
         log.rename(kept.with_name(f"{kept.name}-wal"))
-    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)  # SQLite makes it anew
+    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)  # SQLite creates it again
     new.replace(path)

@@ -26,7 +26,7 @@ from turnwise.settings.options import Durability
 
 T = TypeVar("T")
 Works = Generator[Callable[[], Any], Any, T]
-"""Steps that each ask the database once. Whoever drives them does each, here or beside the loop."""
+"""Steps that each ask the database once. The caller runs each of them, on this thread or beside the event loop."""
 
 IDLE_S = 5.0  # after which the thread ends
 
@@ -36,7 +36,7 @@ class WouldWait(Exception):
 
 
 class Patience(threading.local):
-    """How long the work at hand of this thread may wait: until `ends` (monotonic), or as long as the store says (None)."""
+    """How long the current work of this thread may wait: until `ends` (monotonic), or as long as the store says (None)."""
 
     def __init__(self) -> None:
         self.may_wait = True
@@ -48,8 +48,8 @@ class Patience(threading.local):
 
 
 class StoreThread:
-    """Does what may have to wait, one after the other. The limit of each counts from when it was ordered, so those behind one
-    that waits in vain do not wait in vain one after the other. The thread runs while there is work."""
+    """Does work that may have to wait, one piece after the other. The limit of each counts from when it was ordered: if one runs
+    into its limit, those behind it do not each wait as long again. The thread runs while there is work."""
 
     def __init__(self, *, limit_s: float) -> None:
         self.limit_s = limit_s
@@ -196,7 +196,7 @@ class JournalConnection(Protocol):
     def execute(self, sql: str, values: Values = ..., /) -> FoundRows: ...
 
 
-# SQL of a record: it says more than that what was at hand is tried again. A request that was lost is at hand as before.
+# SQL of a record: whether the record says more than that open work is tried again. A lost request stays open as before.
 PROGRESS = """(kind not in ('request_sent', 'script_began')
     and not (kind = 'request_failed' and body like '%"lost"_true}'))"""
 

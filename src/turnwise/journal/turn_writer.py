@@ -56,8 +56,8 @@ class TurnJournal:
     """The pen of one turn. Writing raises JournalFailed where the file takes nothing more (a full disk), or another process
     has taken the turn over. What could not be written waits for the next attempt.
 
-    What has happened may wait for what comes next (`later`), so that a step costs two transactions and not five. Whoever
-    holds the pen writes before anything is acted upon: before a request, a tool, a person or time is waited for.
+    A record may wait for the next one (`later`), so that a step costs two transactions and not five. The holder of the pen
+    writes before it acts: before it waits for a request, a tool, a person or time.
     """
 
     def __init__(
@@ -136,8 +136,8 @@ class TurnJournal:
     def asking_elsewhere(
         self, asks: Sequence[OneAsk], *, deadline_s: float, folder: str
     ) -> Works[Sequence[Approval] | None]:
-        """The answers that a person gave to whoever keeps the turn; None where nobody does. Raises JournalFailed where they are
-        asked now: nothing more is written then."""
+        """The answers that a person gave to the lease's owner; None if no lease keeps the turn. Raises JournalFailed if the
+        questions are asked only now: nothing more is written then."""
         if self.lease is None or not self._may_be_let_go:
             return None
         yield from self.writing()
@@ -221,7 +221,7 @@ class TurnJournal:
                 (status, now, result.stop_reason, int(result.complete), *values, self._turn_id, self._epoch),
             ),
             (
-                # Whoever has locked the session's row is not waited for: the next turn notes the time.
+                # This does not wait if another process has locked the session's row: the next turn notes the time.
                 "update session set updated = case when updated > ? then updated else ? end"
                 " where id = (select id from session where"
                 f" id = (select session from turn where id = ?){self.store.dialect.unless_locked})",
@@ -260,11 +260,11 @@ _behind: set[asyncio.Task[None]] = set()  # asyncio holds tasks weakly
 
 
 class LoopPen:
-    """Each method that is awaited ends when what it says is written, or raises JournalFailed. A cancel does not break it off: it
-    comes behind it.
+    """Each awaited method ends when its record is written, or raises JournalFailed. A cancel does not interrupt it: the cancel
+    takes effect afterwards.
 
-    All tries have one limit together: what a failed one has waited is not waited again. Whoever stood in line behind one that
-    failed has failed with it.
+    All tries share one limit: the time that a failed one has waited is not waited again. Calls in line behind a failed one fail
+    with it.
     """
 
     def __init__(self, pen: TurnJournal) -> None:
@@ -398,11 +398,11 @@ class Bookkeeper:
         self._clock = clock
         self._number = 0  # of the last request that was entered, and has not been taken back
         self._number_before = 0
-        self._program = ""  # the call whose program was at hand last
+        self._program = ""  # the call of the last program that ran
         self._early = (0, 0)  # programs, and calls of theirs, before the first request: an approval began them
 
     def go_on(self, *, program: str) -> None:
-        """Behind the requests of the turn that stand in the ledger already; `program` is the call of the one at hand."""
+        """Behind the requests of the turn that stand in the ledger already; `program` is the call of the running program."""
         own = [entry.number for entry in self.ledger.entries if entry.turn == self._config.turn_id]
         self._number_before = self._number = max(own, default=0)
         self._program = program
@@ -486,7 +486,7 @@ class Bookkeeper:
         return ended
 
     def lose(self, number: int, *, fault: Fault) -> None:
-        """Nobody knows what came of that request: the process that sent it has died."""
+        """The result of that request is unknown: the process that sent it has died."""
         entry = self.ledger.get(self._config.turn_id, number)
         if entry is not None:
             find = self._find_price

@@ -91,7 +91,7 @@ class PromptCaches:
         self.now_s = 0.0
         self._kept: dict[bytes, Kept] = {}
         self._coming: dict[int, list[tuple[bytes, float]]] = {}  # by request: what is there once its response begins
-        self._taken: list[tuple[bytes, float]] = []  # by the request at hand
+        self._taken: list[tuple[bytes, float]] = []  # by the current request
 
     def forget(self) -> None:
         self._kept.clear()

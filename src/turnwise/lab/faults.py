@@ -210,7 +210,7 @@ def event_of(family: LabFamily, data: bytes) -> bytes:
 
 
 def stream_of(lines: str, *, family: LabFamily, response: Response) -> list[bytes]:
-    """The pieces of the stream, one a line. Raises ValueError for a line that is none of the forms above."""
+    """The pieces of the stream, one a line. Raises ValueError for a line in none of the forms above."""
     return [
         line.removeprefix("raw ").encode() + b"\n"
         if line.startswith("raw ")

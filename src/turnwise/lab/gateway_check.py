@@ -154,7 +154,7 @@ class GatewayAsked(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float
 
     def endpoint(self, family: FamilyName) -> Endpoint:
-        """Raises CallerError for an address that is none."""
+        """Raises CallerError for an invalid address."""
         base = self.url.rstrip("/")
         for version in _VERSIONS:
             base = base.removesuffix(version)

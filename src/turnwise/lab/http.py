@@ -13,7 +13,7 @@ from turnwise.lab.provider import Provider, Received, listing, model_list, scrip
 from turnwise.lab.raw import dig, parse, text
 from turnwise.lab.strict import Rejected
 
-# Long histories with files in them are part of what gets tested; whoever reaches loopback can fill the memory anyway.
+# Tests send long histories with files in them. A program that reaches loopback can fill the memory anyway.
 MAX_REQUEST_BYTES = 256 * 1024 * 1024
 SHUTDOWN_S = 1.0
 PING_EVERY_S = 0.02
@@ -21,7 +21,7 @@ KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 
 
 class Site:
-    """One running server. `requests` grows before a reply's first byte leaves, so that whoever has read a reply finds it."""
+    """One running server. `requests` grows before a reply's first byte leaves, so a client that has read a reply finds it."""
 
     def __init__(
         self,

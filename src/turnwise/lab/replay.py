@@ -1,6 +1,6 @@
-"""A recorded conversation, played again: the recorded answers to whoever asks the recorded questions.
+"""A recorded conversation, played again: a client that sends the recorded requests gets the recorded answers.
 
-Compared are messages, calls and results. Left aside, because a right client may differ in them: NOT_COMPARED.
+Messages, calls and results are compared. NOT_COMPARED is ignored, because correct clients may differ in it.
 """
 
 import difflib
@@ -50,7 +50,7 @@ class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unexpected(Exception):
-    """A request that is none of the recorded ones; the text is the difference to the nearest."""
+    """A request that is not among the recorded ones; the text is the difference to the nearest."""
 
 
 def load_recording(path: Path) -> RecordedConversation:

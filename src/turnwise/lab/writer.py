@@ -29,11 +29,11 @@ from turnwise.lab.script import Habit, Writer
 from turnwise.lab.strict import asked_output
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
 
-# How the scripted writer misbehaves while going on with a text of its own.
+# How the scripted writer misbehaves while it continues its own text.
 #
-# All that it knows is the text that it wants to write and how much of it the request shows; what the other side held back it
-# never sees. Some habits write something that cannot be joined, some something that must not be: the file's own text in place
-# of JSON text, or a text that lacks a piece right where the shown one ends.
+# It knows only the text that it wants to write and how much of it the request shows. It never sees what the other side held
+# back. With some habits it writes something that cannot be joined, with others something that must not be joined: the file's
+# own text in place of JSON text, or a text without the piece right behind the shown one.
 
 
 _ESCAPES = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u....|.)", re.DOTALL)
@@ -145,7 +145,7 @@ PIECE_SHARE = 0.7  # of the limit that a piece takes once it was told to write p
 A_LITTLE = 40  # tokens of thinking where little is asked for
 OWN_BEGINNING = 16  # characters by which it knows a text as its own
 HUNK_CHARACTERS = 1500
-# What was not done says so first (rules/arguments.py); whoever reads results can tell by nothing else.
+# The result of a call that was not run says so first (rules/arguments.py). A reader of results has no other sign of it.
 NOT_DONE = "Not run"
 DENIED = "Denied: "
 BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -419,7 +419,7 @@ def answered(said: tuple[SentMessage, ...]) -> list[tuple[CallSeen, str]]:
 def plan_files(
     writer: Writer, *, done: list[tuple[CallSeen, dict[str, Raw]]], limit_tokens: int | None
 ) -> tuple[WantedCall, ...]:
-    """A call for each unfinished file; in pieces, one call for the next piece. A file that went wrong is begun anew."""
+    """A call for each unfinished file; in pieces, one call for the next piece. A file that went wrong begins again."""
     calls: list[WantedCall] = []
     if writer.tool is not None:
         return tuple([call for call in own_calls(writer) if not was_made(call, done=done)])

@@ -198,7 +198,7 @@ def blames_provider(kind: str, *, family: str) -> bool:
 
 # --- what our assembler takes without a word
 #
-# An agent loop needs no notice of a call without an index: the call is whole, and that is all. A gateway writes it anew for its
+# An agent loop needs no notice of a call without an index: the call is whole, and that is all. A gateway rewrites it for its
 # client, so it tells, as what it does is what a client without it would have had to do. Only streams have these: a body is read
 # whole, and the assembler tells what it had to mend.
 

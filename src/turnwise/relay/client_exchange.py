@@ -104,7 +104,7 @@ class BoundThinking:
         self.repairs: tuple[Repair, ...] = ()
         self._model = model
         self._with_binding = family.with_binding
-        self._asks = False  # the request at hand does, by our own setting
+        self._asks = False  # the current request does, by our own setting
         self._plain = self.call = call
         self._valid: int | None = None  # so much of its thinking stands before what was refused
         if known.left_out and not is_set_by_caller(call.body, asked=False):
@@ -146,7 +146,7 @@ class BoundThinking:
         return True
 
     def _cut(self, fault: Fault) -> bool:
-        if self._asks:  # in vain
+        if self._asks:  # asking did not help
             self._learn("cuts")
             self._asks, self.call = False, self._plain
         valid, self._valid = self._valid, None
@@ -300,9 +300,9 @@ class Relay:
         self._stream = self._new_stream()
         self._filter = self._new_filter()
         self._cutter: StopCutter | None = (
-            None  # of the reply at hand, if the client reads it and it may have a stop sequence
+            None  # of the current reply, if the client reads it and it may have a stop sequence
         )
-        self.witness: Witness | None = None  # of the reply at hand, if the client reads it
+        self.witness: Witness | None = None  # of the current reply, if the client reads it
         self._broke: Fault | None = None  # what ended a response that the client knows the beginning of
         self._spent: Usage | None = None  # on that response
         self._output_tokens = 0  # of the answer so far
@@ -323,7 +323,7 @@ class Relay:
         return Send(request=upstream.request, call=self.bound.call, purpose="main", in_text=in_text)
 
     def reader(self) -> StreamReader:
-        """What reads the reply to the request at hand, if that is a stream. The reply to a continuation is no client's, and a
+        """What reads the reply to the current request, if that is a stream. The reply to a continuation is no client's, and a
         client that asked for no stream gets the whole."""
         is_clients = self._found is None and self._broke is None and self._client.request.stream
         calls = _call_finder(self._sent)
@@ -381,7 +381,7 @@ class Relay:
         jitter: float,
         left_s: float | None = None,
     ) -> RelayStep:
-        """The request at hand is over. `reply` is what arrived of it; `fault` the failure of it, if it failed. `waited_s` are the
+        """The current request is over. `reply` is what arrived of it; `fault` the failure of it, if it failed. `waited_s` are the
         seconds since the first failure, `left_s` those in which a further attempt may begin, `jitter` a number of [0, 1)."""
         self.witness = None
         self._left_s = left_s

@@ -1,4 +1,4 @@
-"""The stream that a client reads: healthy events of its own family as they came, everything else written anew.
+"""The stream that a client reads: healthy events of its own family as they came, everything else rewritten.
 
 What can still turn out otherwise waits. A finish reason waits for the end of the stream: only then is known whether that word is
 true. So does what follows a lost piece: it may come again, or the next response may go on from before it. So does an error of the
@@ -62,8 +62,8 @@ _DONE = re.compile(rb"^data:[ \t]*\[DONE\]", re.MULTILINE)
 
 
 def reads_original(raw: bytes, *, reads: Callable[[bytes], bool]) -> bool:
-    """Whether the official client reads the event so far as we do. One that does not strip a byte order mark loses the first
-    event behind it."""
+    """Whether the official client reads the event so far as we do. A client that does not strip a byte order mark loses the
+    first event behind it."""
     return not raw.startswith(BOM) and reads(raw)
 
 
@@ -81,7 +81,7 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class _Silent(msgspec.Struct, frozen=True):
-    """One event that was not sent yet: its bytes, what of it goes out written anew, and whether that is closed by its bytes."""
+    """One event that was not sent yet: its bytes, the part of it that is rewritten, and whether that is closed by its bytes."""
 
     raw: bytes
     frames: Sequence[Frame] = ()
@@ -234,7 +234,7 @@ class ClientStream:
         return b""
 
     def _flush(self) -> bytes:
-        """What waited: as it came, or, where something of it was not healthy, written anew."""
+        """What waited: as it came, or, if something in it was not healthy, rewritten."""
         silent, self._silent = self._silent, []
         if not self._passes:
             return b"".join(map(self._written, silent))
@@ -346,7 +346,7 @@ class ClientStream:
         out = b"".join([self._flush(), *told])
         return out if any(mark in one.raw for one in held) else out + last
 
-    # -- written anew ------------------------------------------------------------------------------------------------
+    # -- rewritten events ------------------------------------------------------------------------------------------------
 
     def _write(self, frames: Sequence[Frame]) -> bytes:
         self._catch_up()
@@ -379,8 +379,8 @@ def _may_be_last(healed: Sequence[Frame], *, empty_too: bool) -> bool:
 
 
 def without_hidden_cuts(response: Response, *, empty_too: bool) -> Response:
-    """The response without cut calls that came as objects: nothing in them shows that they were cut. Nor does it in one whose
-    arguments had not begun, where the client's family takes that for `{}`."""
+    """The response without cut calls that came as objects: nothing in them shows that they were cut. With `empty_too`, also
+    without cut calls whose arguments had not begun: the client's family takes them for `{}`."""
     parts = tuple([part for part in response.message.parts if not _hides_cut(part, empty_too=empty_too)])
     if len(parts) == len(response.message.parts):
         return response

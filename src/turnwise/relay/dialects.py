@@ -1,8 +1,8 @@
 """A client's request as the upstream takes it: healed as the library writes one, and told (promise heal:dialect).
 
-Between equal families the body goes up in its own bytes, unless the upstream would refuse how the conversation is written, by
-its row or by what its refusals have taught. Then the messages alone are written anew; what the client said stays as it was said.
-Between two families a request that was right stays right: it is fitted to what the other API insists on.
+Between equal families the body goes up in its own bytes, unless the upstream would refuse how the conversation is written, by its
+row or by what its refusals have taught. Then only the messages are rewritten; what the client said stays as it was said. Between
+two families a request that was right stays right: it is fitted to what the other API insists on.
 """
 
 import hashlib
@@ -183,8 +183,8 @@ def id_of(part: Part) -> str:
 
 
 def _with_own_ids(request: Request) -> Request:
-    """The same where no two calls have one id, as Anthropic's API wants it: Kimi counts anew in each message. Earlier calls keep
-    theirs, so a longer history has the same."""
+    """The same where no two calls have one id, as Anthropic's API wants it: Kimi counts from the start in each message. Earlier
+    calls keep theirs, so a longer history has the same."""
     ids = [part.id for message in request.messages for part in message.parts if type(part) is ToolCall]
     if len(ids) == len(set(ids)):
         return request
@@ -228,7 +228,7 @@ BARE = ToolSpec(name="")
 KEPT_BODIES = 64  # lists of tools that are fitted already, of so many bytes at most
 MOST_KEPT_BYTES = 256 * 1024
 Rewrite = Callable[[tuple[ServerLesson, ...]], UpstreamRequest]
-"""The client's request anew, written by what the upstream's refusals have taught."""
+"""The client's request, rewritten by the lessons of the upstream's refusals."""
 
 
 def rewritten(fault: Fault, *, request: Request, rewrite: Rewrite) -> tuple[UpstreamRequest, Repair] | None:
@@ -259,7 +259,7 @@ def reshaped(request: Request, profile: Profile) -> list[Repair]:
 
 
 def heal_messages(fields: Fields, request: Request, *, profile: Profile) -> list[Repair]:
-    """Writes the messages of a client's body anew where the upstream would refuse them."""
+    """Rewrites the messages of a client's body that the upstream would refuse."""
     if "max_completion_tokens" in request.lessons and "max_tokens" in fields:
         fields["max_completion_tokens"] = fields.pop("max_tokens")
     told = reshaped(request, profile)
@@ -291,8 +291,8 @@ def fit_fields(fields: Fields, *, profile: Profile) -> list[Repair]:
 
 
 def fit_tools(fields: Fields, request: Request, *, profile: Profile) -> tuple[PlainTools, list[Repair]]:
-    """Writes the tools of a client's body anew where the upstream's row would refuse their schemas or names. The others keep
-    their bytes."""
+    """Rewrites those tools of a client's body whose schemas or names the upstream's row would refuse. The others keep their
+    bytes."""
     if not request.tools or "tools" not in fields:
         return PlainTools(request), []
     raw = bytes(fields["tools"])
@@ -320,7 +320,7 @@ def fit_tools(fields: Fields, request: Request, *, profile: Profile) -> tuple[Pl
 
 
 def fit_functions(fields: Fields, request: Request) -> tuple[Request, list[Repair]]:
-    """Writes the tools of a Responses client's body anew whose schemas do not say that arguments are an object, which the API
+    """Rewrites those tools of a Responses client's body whose schemas do not say that arguments are an object, which the API
     refuses. The others keep their bytes."""
     if "tools" not in fields or all(fitted_tool(tool).root == "object" for tool in request.tools):
         return request, []
@@ -531,7 +531,7 @@ _REASONING = frozenset({"reasoning", "reasoning_content", "reasoning_text", "rea
 
 
 def _reasoning_field(fields: Fields) -> str:
-    """Where the client wrote reasoning; empty if it wrote none. It goes back there if nobody knows the upstream's field."""
+    """Where the client wrote reasoning; empty if it wrote none. It goes back there if the upstream's field is unknown."""
     messages = [read_fields(raw) for raw in read_items(fields.get("messages", NONE))]
     names = ("reasoning_content", *_REASONING)
     return next((name for one in messages for name in names if not is_null(one.get(name))), "")

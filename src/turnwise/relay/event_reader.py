@@ -441,8 +441,8 @@ class EventReader:
         self._is_stopped = self._cutter is not None and self._cutter.sequence is not None
 
     def _take_torn(self, piece: bytes) -> list[Frame]:
-        """Bytes that are no whole event: the client gets what was read of them, written anew, and never the bytes. Behind them
-        nothing could stand: a client would read it as more of the same line."""
+        """Bytes that are no whole event: the client gets the readable part, rewritten, and never the bytes. Behind them nothing
+        could stand: a client would read it as more of the same line."""
         frames = self._reader.decode(piece)
         healed = self._reader.heal(frames)
         self._note_stop()

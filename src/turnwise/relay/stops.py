@@ -140,7 +140,7 @@ class StopCutter:
     def __init__(self, sequences: tuple[str, ...]) -> None:
         self._sequences = sequences
         self._watch = StopWatch(sequences)
-        self._block = ""  # the text at hand
+        self._block = ""  # the current text
         self._said: set[str] = set()  # texts that came in pieces
         self.sequence: str | None = None
 

@@ -37,8 +37,8 @@ from turnwise.wire.family import HttpCall
 from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import Profile
 
-# The bodies of a turn's requests, encoded anew: their hashes tell whether today's code would send the same.
-# What an endpoint may have refused before this session began; its journal does not hold that.
+# The bodies of a turn's requests, encoded again: their hashes tell whether today's code would send the same. What an endpoint may
+# have refused before this session began; its journal does not hold that.
 EARLIER_REFUSALS: tuple[tuple[Refused, ...], ...] = (("all",), ("hour",), ("top",), ("hour", "top"))
 
 
@@ -61,7 +61,7 @@ class Bodies:
 
     def encode(self, command: SendRequest) -> Iterator[Body] | None:
         """The body, then the others that it may have been if the endpoint had refused marks or keys for its cache. None if nobody
-        here knows the endpoint's profile. To be called once for each request that left."""
+        here knows the endpoint's profile. Call it once for each request that left."""
         if self._profile is None:
             return None
         asked = self._asked(command)
@@ -112,7 +112,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """One record, the command that was at hand when it came, and the one that is now. Neither is there before the turn began."""
+    """One record, the command that was current when it came, and the one that is current now. Before the turn began, there is
+    neither."""
 
     entry: JournalEntry
     before: Command | None
@@ -121,7 +122,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
 class TurnPlayer:
     """One turn of a session. `differences` are those of its records by now; `bodies_compared` counts the requests whose bytes
-    were encoded anew, `bodies_unknown` those of which nobody here can."""
+    were encoded again, `bodies_unknown` those of which nobody here can."""
 
     def __init__(
         self,
@@ -149,11 +150,11 @@ class TurnPlayer:
         self._refusals = refusals
         self._compares = compares
         self._bodies: Bodies | None = None
-        self._at_hand: list[Body] = []  # what the request at hand may have been sent as, as far as it was looked at
+        self._at_hand: list[Body] = []  # what the current request may have been sent as, as far as it was looked at
         self._more: Iterator[Body] | None = None
         self._encoded: Command | None = None  # the request that these are of
         self._left = iter(recorded.entries)
-        self._ended: set[str] = set()  # calls of the command at hand that have results
+        self._ended: set[str] = set()  # calls of the current command that have results
         self._begun: set[str] = set()  # all calls that have started
 
     @property
@@ -237,7 +238,7 @@ class TurnPlayer:
         )
 
     def matching_body(self, sent: RequestSent) -> int | None:
-        """Which of the bodies of the request at hand was sent; None if none of them."""
+        """Which body of the current request was sent; None if none of them."""
         place = 0
         while (body := self.body_at(place)) is not None:
             if body.sha256 == sent.body_sha256:
@@ -246,7 +247,7 @@ class TurnPlayer:
         return None
 
     def body_at(self, place: int) -> Body | None:
-        """The body of the request at hand: 0 is the one of today's code, the others go to an endpoint that refused something."""
+        """The body of the current request: 0 is the one of today's code, the others go to an endpoint that refused something."""
         command = self.command
         if self._bodies is None or not isinstance(command, SendRequest):
             return None
@@ -294,7 +295,7 @@ class SessionPlayer:
         self.played: list[TurnPlayer] = []
 
     def turns(self) -> Iterator[TurnPlayer]:
-        """Each turn, to be played by whoever takes it; what is left of it is played before the next one is given."""
+        """Each turn, for the caller to play; the rest of it is played before the next one is given."""
         fold = SessionFold()
         refusals = CacheRefusals()
         for number, recorded in enumerate(self.session.turns, start=1):

@@ -1,7 +1,7 @@
 """A recorded session with stand-ins for its secrets, which replays to the same commands with the same stand-ins.
 
-What was computed of a secret is computed anew: the digest of what a person allowed, the hash of a request's body. Otherwise
-today's machine would not find what the person answered, and a short secret could be tried out on the hash.
+Values that were computed from a secret are computed again: the digest of what a person allowed, the hash of a request's body.
+Otherwise today's machine would not find what the person answered, and a short secret could be tried out on the hash.
 """
 
 import os
@@ -26,7 +26,7 @@ from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
 from turnwise.turn.machine import SessionFold
 from turnwise.vocab import Message, Response, Text, ToolCall
 
-# All texts in a value made of structs: seen, or changed. Words of a closed list (`Literal`, enums, tags) are none.
+# All texts in a value made of structs: seen, or changed. Words of a closed list (`Literal`, enums, tags) do not count.
 
 
 AnyValue = TypeVar("AnyValue")
@@ -222,7 +222,7 @@ def _continues(command: Command | None) -> bool:
 
 
 def _last_words(response: Response) -> str:
-    """What a cut response was saying, or how the next one goes on with it."""
+    """The last words of a cut response, or how the next response continues them."""
     for part in reversed(response.message.parts):
         if isinstance(part, Text) and part.text:
             return part.text

@@ -57,8 +57,8 @@ from turnwise.vocab import (
 
 
 class PersonSpoke(msgspec.Struct, frozen=True, kw_only=True):
-    """What no watcher is told, as the person was there: each ask with the answer (None: nobody gave one, so the default stood),
-    or words in mid-turn. `path` names the sub-agents that lead to whoever asked."""
+    """What no watcher is told, because the person was present: each ask with its answer (None: nobody answered, so the default
+    held), or words in mid-turn. `path` names the sub-agents down to the one that asked."""
 
     asked: tuple[tuple[OneAsk, Approval | None], ...] = ()
     words: str = ""
@@ -88,7 +88,7 @@ class TurnTeller:
         self._told = 0  # messages that the turn has added, whose results were told
         self._unanswered: dict[str, ToolCall] = {}
         self._began: dict[str, float] = {}  # calls that have started, by id
-        self._sent_s: float | None = None  # when the request at hand left
+        self._sent_s: float | None = None  # when the current request left
         self._was_sent = False  # the last request was told as started
         # Those that have not been told.
         self._children = [(call_id, child) for call_id, child in player.recorded.children]

@@ -378,7 +378,7 @@ _NAMED = re.compile(
     """,
     re.VERBOSE,
 )
-# What stands behind such a name and is none: a type, a word of a language, a call, a variable, what was hidden already.
+# What stands behind such a name and is not a secret: a type, a word of a language, a call, a variable, what was hidden already.
 _NO_SECRET = re.compile(
     r"(?i:none|null|nil|true|false|str|string|int|bytes|bool|any|optional|required|undefined|self|token|password|secret|key)[^A-Za-z0-9]*\Z"
     r"|[$%<]|[A-Za-z_][\w.]*[(\[]|[*.x]+\Z|(?:os|self|args|config|settings|request|env)\."

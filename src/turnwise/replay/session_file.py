@@ -144,8 +144,8 @@ def _lines_of(session: RecordedSession, *, level: int, call: str) -> Iterator[Fi
 
 
 def read_session_file(path: Path) -> RecordedSession:
-    """The session. Raises CallerError for a file that cannot be read, is none of these, is from a newer turnwise, or is damaged:
-    with the line and what to do."""
+    """The session. Raises CallerError for a file that cannot be read, is not a recorded session, is from a newer turnwise, or is
+    damaged: with the line and what to do."""
     lines = _read_lines(path)
     _check_head(path, lines[0])
     body, end = lines[1:-1], lines[-1]

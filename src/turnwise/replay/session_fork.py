@@ -36,9 +36,10 @@ class _Copy(msgspec.Struct, frozen=True, kw_only=True):
 def fork(
     journal: Journal, session: Session, *, new_id: Callable[[], str], turn: int | None = None, step: int | None = None
 ) -> Forked:
-    """Begin it. Without a `step` it has all of the turn, without a `turn` that of the last. A turn whose later steps are left out
-    ends there as cancelled; so does one that has not ended, behind its last whole step. Raises CallerError for a turn or a step
-    that is not there, and for records that today's machine does not take.
+    """Begin the new session. Without `step`, it has all of the turn; without `turn`, it ends with the last turn.
+
+    A turn whose later steps are left out ends there as cancelled. A turn that has not ended is cancelled behind its last whole
+    step. Raises CallerError for a turn or a step that does not exist, and for records that today's machine does not accept.
     """
     if not session.turns:
         raise CallerError(f"session `{session.row.id}` has no turns: there is nothing to go on from")
@@ -92,7 +93,7 @@ def _whole(player: TurnPlayer) -> _Copy:
 def _up_to(step: int | None, *, player: TurnPlayer, earlier: Carried) -> _Copy:
     """The turn up to the end of that step, or all of it."""
     records: list[JournalRecord] = []
-    seen = whole = 0  # the step at hand; so many records end with the last whole one
+    seen = whole = 0  # the current step; so many records end with the last whole one
     for played in player.play():
         records.append(played.entry.record)
         if (now := step_of(played.after)) > seen:

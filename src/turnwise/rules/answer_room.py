@@ -254,7 +254,7 @@ def _show(result: ToolResult) -> str:
     return shorten(" ".join(texts).strip() or "(nothing)", limit=MAX_RESULT_CHARACTERS)
 
 
-# When a turn stops, and what its stop means for whoever waits for it.
+# When a turn stops, and what its stop means for the caller.
 
 
 class Outcome(msgspec.Struct, frozen=True):

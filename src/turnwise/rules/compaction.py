@@ -20,7 +20,7 @@ from turnwise.vocab.hidden_characters import says_something
 # Tool results of bounded size: limited when they enter, shortened when they are old, and read back by page.
 #
 # A shortened result keeps its head, its tail and a handle: the id of its call, by which the tool `read_result` gives the rest.
-# The whole result is an event of the turn's journal, so it is at hand wherever the turn is; nothing is stored twice.
+# The whole result is an event of the turn's journal, so it is available wherever the turn is; nothing is stored twice.
 
 
 READ_RESULT = ToolSpec(
@@ -187,7 +187,7 @@ class Shorten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summarise(msgspec.Struct, frozen=True, kw_only=True):
-    """The messages `first` up to `end` (not included) are to be replaced by a summary, `kept` of them aside.
+    """Replace the messages from `first` up to `end` (not included) by a summary, except those in `kept`.
 
     `asks` are the messages of the request of purpose `compact`: those of the last request, so that the provider's cache
     holds for all of them, or with results shortened where they would not fit; then `instruction` as a user-role text.

@@ -2,8 +2,8 @@ r"""Going on where the output limit fell: what to show the model of its own text
 
 A reply that goes on "from here" may begin one character early or late, repeat a line, apologise first or start over, and
 nothing in it says so; glued on blindly it makes a file with a hole or a doubled line that still parses. So the end of what
-was received is held back: of the received text R the model is shown P = R[:-m] only, and T = R[-m:] is kept. Whoever
-really goes on from P writes T again, so T in the reply marks the seam to the character, whatever stands around it.
+was received is held back: of the received text R the model is shown P = R[:-m] only, and T = R[-m:] is kept. A model that
+really continues from P writes T again, so T in the reply marks the seam to the character, whatever stands around it.
 
 Inside JSON strings T is compared by what it says: é and \u00e9 are the same. Where the reply spells T otherwise, the joined
 text gets one spelling.
@@ -100,10 +100,10 @@ def _plain_escape(escape: str) -> str:
 
 # Does a reply say the value's own text where JSON text was asked for? (cut:continued)
 #
-# A model that goes on with the file itself writes `"` for `\"` and `\theta` for `\\theta`. Most of that is no JSON and shows by
-# itself; the rest is read as something else: `"}` ends the arguments in the middle of a JSON file, `\t` is a tab. What gives it
-# away is the part of the value that is there already, whose spelling is known. Nothing here is sure that a reply is right; each
-# rule names a sign that it is not, and a doubt costs a refusal.
+# A model that continues with the file's own text writes `"` for `\"` and `\theta` for `\\theta`. Most of that is not JSON and
+# fails by itself. The rest is read as something else: `"}` ends the arguments in the middle of a JSON file, `\t` is a tab. The
+# sign is in the part of the value that is there already, whose spelling is known. No rule here proves that a reply is right; each
+# rule names a sign that it is wrong, and a doubt costs a refusal.
 
 
 TELLING_CHARACTERS = 200  # of a value; what so much of it does not hold, its rest does not bring up by chance

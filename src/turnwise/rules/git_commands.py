@@ -169,7 +169,7 @@ _HARMS = {
     "sparse-checkout": _harm(words="set reapply"),
     "refs": _harm(words="delete"),
 }
-# Wherever they stand: the part before may be one that is not known here.
+# Harmful at any place: a subcommand that is not known here may stand before them.
 _ANYWHERE = frozenset("--hard --force --force-with-lease --mirror --prune --delete -D".split())
 _NEW_BRANCH = frozenset("-b -B -t --track --orphan --detach -d".split())
 

@@ -549,7 +549,7 @@ def _least_of(left: list[int | None]) -> int | None:
 
 
 def _most_if_each_bounds(left: list[int | None]) -> int | None:
-    """One that does not count the like and is not over holds the stop back by itself."""
+    """The largest bound. None if one limit has no bound for it: that limit alone keeps the turn from stopping."""
     return max([one for one in left if one is not None], default=None) if None not in left else None
 
 
@@ -559,7 +559,7 @@ def counts_cost(limit: Limit | None) -> bool:
 
 
 def no_price(model: str, *, profile: str, row: PriceRow | None = None) -> str:
-    """Why a limit of cost cannot hold, and what to do. `row` is what there is."""
+    """Why a limit of cost cannot hold, and what to do. `row` is the price row that was found."""
     if row is not None and row.is_from_project:
         return (
             f"a limit of cost cannot hold: what `{model}` costs at `{profile}` stands in the project's `{row.source}` alone, "
@@ -632,8 +632,8 @@ def forecast(
     """What comes next, guessed from what was: a step like the longest so far, and an answer of `answer_tokens`.
 
     `prompt_tokens` are those of the next request (`prompt_tokens_of`); a step's response, and some of what it brings, is part of
-    the prompt after it, and our own words are part of an answer's.
-    `price` is the row of the model that is asked; `is_billed`: a request of the step at hand was billed already.
+    the prompt after it, and our own words are part of an answer's. `price` is the row of the model that is asked; `is_billed`: a
+    request of the current step was billed already.
     """
 
     def cost_of(one: Spent, *, is_billed: bool) -> Spent:

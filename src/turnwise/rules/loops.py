@@ -1,9 +1,9 @@
 """Does the model repeat its calls? It is warned first, then given the stored result, then made to answer (promises `loop:`).
 
-The unit is the step: the set of its calls with their results, so equal calls side by side are one. A loop is a run of
-steps that each equal the one 1, 2 or 3 steps before. It is measured in rounds: each step of a cycle runs as often as a step
-that is repeated alone, and the word comes as late, because a model that looks after three jobs in turn has looked at each only
-once in three steps. One result that changes, within a round or from one round to the next, starts the count anew.
+The unit is the step: the set of its calls with their results, so equal calls side by side are one. A loop is a run of steps that
+each equal the one 1, 2 or 3 steps before. It is measured in rounds: each step of a cycle runs as often as a step that is repeated
+alone, and the word comes as late, because a model that looks after three jobs in turn has looked at each only once in three
+steps. One result that changes, within a round or from one round to the next, starts the count again.
 
 The guard keeps the last three steps as hashes (what is shorter than one costs stands for itself), six counters, and the tools
 of the cut attempts in a row: its state does not grow, and a step costs one hash of its arguments and results.
@@ -12,7 +12,7 @@ Two calls are the same if tool and arguments are (as JSON, whatever the order of
 not arrive whole (cut, or no JSON) has words that vary from attempt to attempt, so two of them are the same if the tool is and
 either one's text begins with the other's (up to HEAD_CHARS), or the same whole keys stand before the place where they stop.
 A whole call is never the same as a cut one: the retry after a split notice is new whatever it repeats, and a piece that ran
-starts the count of cut attempts anew. How much a cut call would have said cannot be seen: it fills the limit, whether the model
+starts the count of cut attempts again. How much a cut call would have said cannot be seen: it fills the limit, whether the model
 halved it or not. So the guard leaves room for halving (BROKEN_STEPS) before it takes a model for one that changes nothing.
 
 Every step with a call that the output limit cut is an attempt of its own too, whatever varies in its arguments and whatever its
@@ -132,8 +132,8 @@ class LoopGuard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cut: tuple[str, ...] = ()  # the tools of the cut attempts in a row, one for each
 
     def before(self, calls: Sequence[ToolCall], *, joined: Collection[str] = ()) -> LoopVerdict:
-        """Judge the calls of one response, on the guess that their results would be what they were. `joined` are the ids of cut
-        calls that were continued and do not fit their tool: attempts in vain, like the cut ones."""
+        """Judge the calls of one response, assuming that their results would be the same as before. `joined` are the ids of cut
+        calls that were continued and do not fit their tool: they count as failed attempts, like the cut ones."""
         seen = tuple([self._see(call, is_joined=call.id in joined) for call in calls])
         asked = _set_key([call.key for call in seen])
         if asked not in [step.asked for step in self.recent]:

@@ -258,7 +258,7 @@ _GIT_LETTERS = {
 
 
 def writes_or_runs(words: Sequence[Word], *, spelt: Sequence[bool]) -> bool:
-    """Whether the command has a word, not `spelt` out by whoever allowed it, with which it may write or run something."""
+    """Whether the command has a word with which it may write or run something, and which the rule did not spell out (`spelt`)."""
     if all(spelt):
         return False
     kind = _kind(words, spelt=spelt)
@@ -302,7 +302,7 @@ def _may_write(words: Sequence[Word], *, at: int, kind: Writing) -> bool:
 
 
 def _option(text: str, *, kind: Writing) -> str:
-    """The listed option that the word is or may be short for; empty where it is none."""
+    """The listed option that the word is or may be short for; empty if it is no such option."""
     given = text.partition("=")[0]
     if given in kind.exact:
         return given

@@ -176,7 +176,7 @@ def is_doubtful(assignment: Assignment) -> bool:
     return assignment.exported and not is_harmless(assignment)
 
 
-# Words of bash's own, by what it does with them. Whoever needs some of them takes them from here.
+# Words of bash's own, by what it does with them. Other modules take them from here.
 #
 # Source: bash manual, Reserved Words and Shell Builtin Commands.
 

@@ -13,7 +13,7 @@ import msgspec
 from turnwise.rules.guarded_names import is_secret, runs_later
 from turnwise.rules.permission_facts import Access, PathFact
 
-# Patterns with stars, matched in time linear in the text: a project's pattern must not hang whoever matches it.
+# Patterns with stars, matched in time linear in the text: a project's pattern must not hang turnwise.
 #
 # `re` goes back for each star, so thirty of them and a long name take for ever. Here all places in the pattern are followed at
 # once, as bits of one number (Baeza-Yates and Gonnet, "A new approach to text searching", 1992).

@@ -46,7 +46,7 @@ from turnwise.rules.schema import shorten
 PermissionKind = Literal["allow", "ask", "deny"]
 # The private folder of commands as it is called on the machine: no other command and no person knows it by that name.
 _PRIVATE = re.compile(r"^/.*/turnwise-run-[a-z0-9_]{8}/tmp(?=/|$)")
-MAX_PATH_SHOWN = 1024  # whoever is asked must see where it leads
+MAX_PATH_SHOWN = 1024  # the person who is asked must see where it leads
 RANK: dict[PermissionKind, int] = {"allow": 0, "ask": 1, "deny": 2}
 RuleSource = Literal["default", "user", "project", "session", "command line"]
 
@@ -88,8 +88,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PermissionVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`why` is a sentence for the model and whoever reads along; `subject` the path, command or tool that decided; `rule` the
-    rule that did, None where a default did."""
+    """`why` is a sentence for the model and for watchers. `subject` is the path, command or tool that decided. `rule` is the rule
+    that decided; None if a default did."""
 
     kind: PermissionKind
     why: str = ""
@@ -436,7 +436,7 @@ def _by_command_rules(
 
 
 def _in_order(rules: tuple[PermissionRule, ...]) -> Iterator[PermissionRule]:
-    """As they are read: the denials of a layer last, so that none of its other rules loosens them."""
+    """As they are read: the denials of a layer last, so that no other rule of the layer weakens them."""
     for _, layer in groupby(rules, key=lambda rule: rule.source):
         denials: list[PermissionRule] = []
         for rule in layer:
@@ -502,7 +502,7 @@ def _is_more_than_words(command: CommandFact) -> bool:
 
 
 def denial(tool: str, *, effect: str, allowed: Collection[str], hint: str) -> str | None:
-    """Why a call of `tool` may not run, in words for the model and whoever reads along; None if it may.
+    """Why a call of `tool` may not run, in words for the model and for watchers; None if it may.
 
     `hint` says how a person allows it; `{tool}` and `{effect}` in it are filled in.
     """

@@ -1,11 +1,11 @@
-"""Recovery of a response that the output limit cut: going on with it, or asking once more.
+"""Recovery of a response that the output limit cut: continue it, or ask once more.
 
-A response is taken in whole or not at all. So a cut one waits: requests for the rest continue its calls (one after the other)
-or its text, and what comes of it is one response like any other: the calls that were joined are complete, those that could not
-be are truncated and get the split notice (promises cut:continued, cut:split, cut:text-continued).
+A response is taken in whole or not at all. So a cut response waits: requests for the rest continue its calls (one after the
+other) or its text. The result is one response like any other: joined calls are complete; calls that could not be joined are
+truncated and get the split notice (promises cut:continued, cut:split, cut:text-continued).
 
-Nothing here knows of a turn, its limits or its tools: whoever asked for the response says in `Means` what may be done about it,
-sends the requests, and decides whether they are affordable.
+Nothing here knows of a turn, its limits or its tools. The caller says in `Means` what may be done about the response, sends the
+requests, and decides whether they are affordable.
 """
 
 from collections.abc import Collection
@@ -78,15 +78,15 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Continuing(msgspec.Struct, frozen=True, kw_only=True):
-    """A cut response that is being continued. `place` is that of the call at hand among the response's parts (None: its
-    text), `waiting` are those of the cut calls after it, `grown` the texts of those that are whole."""
+    """A cut response that is being continued. `place` is that of the current call among the response's parts (None: its text),
+    `waiting` are those of the cut calls after it, `grown` the texts of those that are whole."""
 
     response: Response
     request: Request  # what gave it
     held: SplitText
     place: int | None = None
     waiting: tuple[int, ...] = ()
-    rounds: int = 1  # requests that the part at hand takes
+    rounds: int = 1  # requests that the current part takes
     grown: dict[int, str] = {}
     repairs: tuple[Repair, ...] = ()
 
@@ -173,7 +173,7 @@ def take_reply(state: Continuing, *, reply: Response, limit_tokens: int | None) 
 
 
 def give_up(state: Continuing, *, why: str, so_far: str | None = None) -> Continuing | Settled:
-    """Leave the part at hand as it is, a text as far as it came, and take the next one."""
+    """Leave the current part as it is, a text as far as it came, and take the next one."""
     call = state.call
     where = "answer" if call is None else f"call {call.id}"
     state = _with_repairs(state, (Repair("continuation_refused", where, why),))

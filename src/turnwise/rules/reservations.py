@@ -332,8 +332,8 @@ def _alone(limit: AnyOf | AllOf) -> Limit | None:
 
 
 def shares_of(limit: Limit, *, spent: Spent, among: int, least_usd: Sequence[Decimal] = ()) -> tuple[Share, int]:
-    """The share of each of the first so many of `among` children: of as many as can be given enough for one request. A share
-    that is too small for anybody would leave what there is unspent. `least_usd` is what a request of each costs at the least."""
+    """The share of each child, and how many of the `among` children get one: as many as can pay for one request. If shares were
+    too small for a request, the rest would stay unspent. `least_usd` is the least that one request of each child costs."""
     for count in range(among, 0, -1):
         dearest = max(least_usd[:count], default=ZERO)
         share = share_of(limit, spent=spent, among=count, least_usd=dearest)

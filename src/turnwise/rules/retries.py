@@ -269,7 +269,7 @@ LESSONS_SAID: Mapping[ServerLesson, str] = {
 
 # An endpoint that failed again and again is left alone for a while: asking it would cost time and help nobody.
 #
-# The state is data and time comes in; whoever sends the requests keeps it, across turns.
+# The state is data and time comes in; the sender of the requests keeps it, across turns.
 
 
 # A limit of rates says that the endpoint is well and that we are too many; waiting as long as it asks is the answer to it.

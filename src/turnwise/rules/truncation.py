@@ -1,22 +1,21 @@
 """Was this response cut by its output limit, whatever its finish reason claims, and what of it can be gone on from?
 
-Witnesses, each enough by itself: the finish reason `length` (assembly makes it that where OpenRouter's
-`native_finish_reason` or a Responses `incomplete_details` says so beside a word that does not); as many output tokens as were
-asked for; arguments that stop in mid-JSON, which no finish reason can talk away. A server whose own cap is below what was asked
-for, and that hands out an object under a false finish word, shows none of these. There the usage tells: 8,000 tokens, less those
-of reasoning, are not the 20 characters that arrived (`spent_unseen`). It tells only of a call that does not fit its tool as it
-came, and nothing where reasoning may be hidden and is not counted apart. With any of these but mid-JSON, the call written
-last is cut as well where a cut would not show in it: it came as an object, as free-form text, without arguments, or as `{}`,
-which is what servers make of a call that had not got to its arguments. A stream that ends without any word
-(`cut`) is no proof of the limit, but what had arrived can be gone on from all the same; one that has its API's end mark
-without a finish reason, or whose every call and text has its own end, is whole, unless its usage, its length or its arguments
-say otherwise. A failure of the provider or of the
-connection is none of this: that request is made again (promise cut:not-blamed).
+Witnesses, each enough by itself: the finish reason `length` (assembly makes it that where OpenRouter's `native_finish_reason` or
+a Responses `incomplete_details` says so beside a word that does not); as many output tokens as were asked for; arguments that
+stop in mid-JSON, which no finish reason can talk away. A server whose own cap is below what was asked for, and that hands out an
+object under a false finish word, shows none of these. There the usage tells: 8,000 tokens, less those of reasoning, are not the
+20 characters that arrived (`spent_unseen`). It tells only of a call that does not fit its tool as it came, and nothing where
+reasoning may be hidden and is not counted apart. With any of these but mid-JSON, the call written last is cut as well where a cut
+would not show in it: it came as an object, as free-form text, without arguments, or as `{}`, which is what servers make of a call
+that had not got to its arguments. A stream that ends without any word (`cut`) is no proof of the limit, but what had arrived can
+be gone on from all the same; one that has its API's end mark without a finish reason, or whose every call and text has its own
+end, is whole, unless its usage, its length or its arguments say otherwise. A failure of the provider or of the connection does
+not count as a cut: that request is made again (promise cut:not-blamed).
 
-Where a prefix can be had: wherever the arguments came as text. Chat Completions and Responses always; Anthropic's stream,
-whose text stops before the parameter at hand unless the tool streams eagerly (docs.anthropic.com, "Fine-grained tool
-streaming"). Bodies of Anthropic and Gemini, and Gemini's streams, hand out an object: one that looks whole may hold just the
-keys that happened to be whole, and its JSON is no beginning of what the model wrote.
+Where a prefix can be had: wherever the arguments came as text. Chat Completions and Responses always; Anthropic's stream, whose
+text stops before the current parameter unless the tool streams eagerly (docs.anthropic.com, "Fine-grained tool streaming").
+Bodies of Anthropic and Gemini, and Gemini's streams, hand out an object: one that looks whole may hold just the keys that
+happened to be whole, and its JSON is no beginning of what the model wrote.
 """
 
 import msgspec
@@ -189,7 +188,7 @@ def limit_hit(response: Response, *, limit_tokens: int | None) -> int | None:
     """The limit that cut `response`: what was asked for, or fewer tokens, where the server has a cap of its own."""
     used = 0 if response.usage is None else response.usage.output_tokens
     arrived = _arrived_bytes(response)
-    # A count that what arrived cannot have is none (Anthropic's first one, where the last did not come).
+    # A count that does not fit what arrived is ignored (Anthropic's first one, where the last did not come).
     if used < LEAST_CAP_TOKENS or used * MOST_BYTES_A_TOKEN < arrived:
         return limit_tokens
     if limit_tokens is not None and used * 100 >= limit_tokens * NEARLY_PERCENT:
@@ -251,7 +250,7 @@ def _last_written(response: Response) -> ToolCall | None:
 
 
 def _says_nothing(call: ToolCall) -> bool:
-    """Whether its arguments are none, or `{}`: what a server makes of a call that was cut before they began."""
+    """Whether its arguments are empty, or `{}`: what a server makes of a call that was cut before they began."""
     return not call.free_form and call.arguments.translate(_NO_SPACE) in ("", "{}", "null")
 
 

@@ -1,4 +1,4 @@
-"""Asking a person, within the deadline: what is not answered by then takes its default (promise wait:ask)."""
+"""Ask a person, within the deadline: an ask without an answer by then gets its default (promise wait:ask)."""
 
 import asyncio
 import contextlib
@@ -19,8 +19,10 @@ from turnwise.turn.commands import Ask
 from turnwise.turn.events import Asked
 
 SETTLE_S = 0.5
-BEHIND_S = 5.0  # an approver that says when it shows an ask ends the ask's time itself; so long after that, it is ended
-QUEUE_S = 24 * 3600.0  # that asks wait for their place before a person, all together
+BEHIND_S = (
+    5.0  # an approver that says when it shows an ask keeps the time itself; turnwise ends it this long after that time
+)
+QUEUE_S = 24 * 3600.0  # how long all asks together may wait until a person sees them
 KEEP_S = 15.0  # for an answer from another thread to be recorded: longer than the journal waits
 THREAD = "turnwise-approver"
 
@@ -28,7 +30,7 @@ _log = logging.getLogger("turnwise")
 
 
 Recorder = Callable[[Approval], "asyncio.Future[None] | None"]
-"""Records an answer. None: it is recorded; else what says when."""
+"""Records an answer. None: it is recorded. Otherwise the result says when it is."""
 
 
 def _nobody_keeps(_approval: Approval) -> None:
@@ -63,8 +65,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Approver = Callable[[Asking], Awaitable[Sequence[Approval]] | Sequence[Approval]]
-"""One approval for each ask that it decides; those that it leaves out take their default. Cancelled at the deadline. A function
-that is not `async def` runs in a thread of its own, so it may block; at the deadline it is left behind."""
+"""Returns an approval for each ask that it decides. Asks that it leaves out get their default. It is cancelled at the deadline. A
+function that is not `async def` runs in a thread of its own, so it may block; at the deadline it is left behind."""
 
 
 class _Raised(msgspec.Struct, frozen=True):
@@ -72,7 +74,7 @@ class _Raised(msgspec.Struct, frozen=True):
 
 
 async def put(approver: Approver, asking: Asking) -> Sequence[Approval]:
-    """What the approver answers, plain or async. Raises what it raises."""
+    """The answers of the approver, plain or async. Raises what it raises."""
 
     def call() -> object:
         try:
@@ -98,10 +100,10 @@ async def ask(
     origin: AskOrigin = AskOrigin(),  # noqa: B008 (frozen)
     most_s: float | None = None,
 ) -> Asked:
-    """The answers that came in time, one for each call; `over` ends that time before the deadline does. An approver that raises,
-    or answers nonsense, denies and is told as such; what was not asked is left out. What it raised goes through `scrub`.
-    `record` is told of each answer that is given while others are waited for. Whatever the approver shows when, all of it ends
-    within `most_s`, as the turn's answer comes after it."""
+    """The answers that came in time, one for each call. `over` ends the time before the deadline. If an approver raises or
+    returns nonsense, its asks are denied and the model is told why; asks that it left out are left out here. What it raised goes
+    through `scrub`. `record` gets each early answer while others are still open. All of it ends within `most_s`, whenever the
+    approver shows an ask, because the turn's answer comes after it."""
     if approver is None:
         return Asked()
     kept = KeptAnswers(order.asks, record=record)
@@ -138,9 +140,9 @@ async def ask(
 
 
 class AskTime:
-    """The time of one order of asks. It runs from the beginning, unless the approver says that it shows one after the other:
-    then it stands still while nothing is shown, and begins anew with each. `over` is set at its end; whatever the approver says,
-    it is over after `most_s`. To be used in the event loop's thread, or from any other."""
+    """The time of one group of asks. It runs from the beginning, unless the approver says that it shows one ask after the other:
+    then it stands still while no ask is shown, and starts again with each. `over` is set at its end, at the latest after
+    `most_s`. Use it in the event loop's thread, or from any other."""
 
     def __init__(self, order: Ask, *, clock: Clock, over: "asyncio.Future[None]", most_s: float | None) -> None:
         self._over = over
@@ -182,7 +184,7 @@ class AskTime:
 
 
 class KeptAnswers:
-    """The answers that an approver has given while others were waited for."""
+    """The answers that an approver has given while other asks are still open."""
 
     def __init__(self, asks: Sequence[OneAsk], *, record: Recorder) -> None:
         self._asks = asks
@@ -197,13 +199,13 @@ class KeptAnswers:
         return tuple(self._given.values())
 
     def close(self) -> None:
-        """What comes from now on is too late."""
+        """Answers from now on are too late."""
         self._is_over = True
 
     def keep(self, approval: Approval) -> None:
-        """On return it is recorded, also where an approver in a thread of its own gives it. In the event loop's thread it is so
-        unless the journal has to be waited for: then it is as soon as can be. The first for an ask counts. Raises
-        ValidationError for what is no approval."""
+        """On return the answer is recorded, also if an approver gives it in its own thread. In the event loop's thread it is
+        recorded too, unless the journal is busy: then it follows as soon as possible. The first answer to an ask counts. Raises
+        ValidationError for a value that is not an approval."""
         answer = msgspec.convert(msgspec.to_builtins(approval), Approval)
         if threading.get_ident() == self._thread:
             self._keep(answer)
@@ -217,12 +219,12 @@ class KeptAnswers:
             else:
                 written.add_done_callback(lambda _: done.set())
 
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nothing is kept any more
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nothing is recorded any more
             self._loop.call_soon_threadsafe(keep_here)
             done.wait(KEEP_S)
 
     def _keep(self, answer: Approval) -> "asyncio.Future[None] | None":
-        """None: it is recorded, or not to be kept. Else what says when it is."""
+        """None: the answer is recorded, or need not be. Otherwise the result says when it is."""
         if self._is_over or answer.call_id in self._given:
             return None
         written: asyncio.Future[None] | None = None
@@ -233,7 +235,7 @@ class KeptAnswers:
 
 
 def _kept(answers: Sequence[Approval], *, asks: Sequence[OneAsk]) -> tuple[Approval, ...]:
-    """One answer for each ask. Nothing is remembered of an answer that is for something else."""
+    """One answer for each ask. `always` is dropped if the answer was given for something else."""
     asked = {one.call.id: one for one in asks}
     kept: list[Approval] = []
     for approval in settled(answers).values():
@@ -244,7 +246,7 @@ def _kept(answers: Sequence[Approval], *, asks: Sequence[OneAsk]) -> tuple[Appro
 
 
 async def _answers(approver: Approver, asking: Asking, *, scrub: Callable[[str], str]) -> list[Approval]:
-    """What it answers. Raises nothing but a cancellation: an approver is a stranger."""
+    """The approver's answers. Raises nothing but a cancellation, because an approver is foreign code."""
     try:
         given = cast("object", await put(approver, asking))
     except asyncio.CancelledError:
@@ -261,30 +263,30 @@ async def _answers(approver: Approver, asking: Asking, *, scrub: Callable[[str],
             answers.append(msgspec.structs.replace(answer, text=journalable(answer.text)))
         except (msgspec.ValidationError, TypeError) as error:
             nonsense = f"it gave an answer that is no approval: {scrub(str(error))}"
-    # behind its other answers: it is unknown which ask the invalid answer was for
+    # after its other answers: it is unknown which ask the invalid answer was for
     left = {one.call.id for one in asking.asks} - {one.call_id for one in answers}
     return answers + [one for one in (_failed(asking, why=nonsense) if nonsense else []) if one.call_id in left]
 
 
 def _failed(asking: Asking, *, why: str) -> list[Approval]:
-    """The denials of an approver that did not do its work."""
+    """Denials, because the approver failed."""
     why = journalable(why)
     _log.warning("the approver failed: %s; its asks are denied", why)
     return [Approval(call_id=one.call.id, verdict="deny", by="failed", text=why) for one in asking.asks]
 
 
-# How what a turn asks reaches a person who is not at its worker.
+# How the asks of a turn reach a person who is not at its worker.
 
 
 def approver_below(journal: TurnJournal | None) -> Approver | None:
-    """It puts the asks of the turn's sub-agents to a person on any machine. None where nobody keeps the turn for a worker."""
+    """Puts the asks of the turn's sub-agents to a person on any machine. None if no worker's lease keeps the turn."""
     lease = None if journal is None else journal.asks_below
     if lease is None:
         return None
 
     async def approve(asking: Asking) -> Sequence[Approval]:
         if any(ask.by == "tool" for ask in asking.asks):
-            return ()  # a crash would leave it in the turn's row, and its call does not go on
+            return ()  # a crash would leave it in the turn's row, and its call is not continued
         return await lease.below.put(
             asking.asks, path=asking.path, origin=asking.origin, deadline_s=asking.deadline_s, keep=asking.keep
         )
@@ -295,7 +297,7 @@ def approver_below(journal: TurnJournal | None) -> Approver | None:
 async def given_in_time(
     journal: LoopPen | None, asks: Sequence[OneAsk], *, origin: AskOrigin, is_below: bool
 ) -> Sequence[Approval]:
-    """The answers that were given while no process ran the turn, to asks whose time is over by now. Raises JournalFailed."""
+    """The answers that came while no process ran the turn, to asks whose time is now over. Raises JournalFailed."""
     if journal is None or (lease := journal.pen.lease) is None:
         return ()
     if is_below:

@@ -1,8 +1,8 @@
-"""Sub-agents: a child is a turn of its own inside a tool call of its parent's.
+"""Sub-agents: a child is a turn of its own inside a tool call of its parent.
 
-It has its own session, tools and step cap, and a share of the parent's limits. What it asks is asked at the root, with the
-path that leads to it (promise wait:child). Silent for too long, or over its time, it is ended, and its parent gets what it
-has and why it ended. What it spent is reported even if it was cancelled.
+It has its own session, tools and step cap, and a share of the parent's limits. Its asks are asked at the root, with the path that
+leads to it (promise wait:child). If it is silent for too long or exceeds its time, it is ended; its parent gets what the child
+has, and why it ended. Its spending is reported even if it was cancelled.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ from turnwise.wire.profiles import Profile
 
 NO_ANSWER = frozenset({StopReason.PROVIDER_FAILED, StopReason.WAITING, StopReason.JOURNAL_FAILED, StopReason.GIVEN_UP})
 IDLE_S = 300.0
-PATIENCE = 25  # passes of the event loop: a request of the child's ends by its own deadline first, and is sent again
-OUR_SHARE = 0.9  # of the time that the parent gives a cancelled tool
+PATIENCE = 25  # passes of the event loop: the deadline of a child's request comes first, and the request is sent again
+OUR_SHARE = 0.9  # our part of the time that the parent gives a cancelled tool
 
 
 def as_child(config: TurnConfig, *, order: ChildOrder) -> TurnConfig:
-    """The configuration of the turn that `order` starts: within what its parent grants, in its time, and attended only if
-    somebody is."""
+    """The configuration of the turn that `order` starts: within the parent's grant and time, and attended only if somebody is
+    there."""
     place, policy, deadlines = order.place, config.policy, config.deadlines
     limits: Limit = MaxWallTime(order.timeout_s)
     for one in (order.grant, config.limits):
@@ -66,8 +66,8 @@ def _smaller(own: int | None, granted: int | None) -> int | None:
 
 
 def idle_s_of(deadlines: Deadlines, *, profile: Profile, stream: bool) -> float:
-    """How long a child may show nothing: as it was set, else IDLE_S, or as long as one of its requests may take to begin, to go
-    on, or (without a stream) to end. A request has its own deadline, and that one comes first."""
+    """How many seconds a child may show nothing: the set value, else IDLE_S, or as long as one of its requests may take to begin,
+    to continue, or (without a stream) to end. A request has its own deadline, and that one comes first."""
     if deadlines.child_idle_s is not None:
         return deadlines.child_idle_s
     first_s = profile.first_event_s if deadlines.first_event_s is None else deadlines.first_event_s
@@ -84,7 +84,7 @@ class TreeSpending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spent_with_children(result: TurnResult) -> TreeSpending:
-    """What the turn spent, its sub-agents' part included."""
+    """What the turn spent, including its sub-agents."""
     requests, usage, charged_usd = result.requests, result.usage, result.charged_usd
     subagents = len(result.children)
     for child in result.children:
@@ -96,10 +96,10 @@ def spent_with_children(result: TurnResult) -> TreeSpending:
 
 
 class Minder:
-    """Minds one child on behalf of its parent: passes on what it shows and asks, ends its silence, counts what it spends.
+    """Watches one child for its parent: passes on its events and asks, ends its silence, counts its spending.
 
-    The child's time is a limit of its own turn, which ends by it. What the child waits for (a person's answer, a tool, the time
-    before a retry) has a deadline in that turn, so its silence meanwhile is none: nothing here counts beside it.
+    The child's time is a limit of its own turn, which ends by it. If the child waits (for a person's answer, a tool, the time
+    before a retry), that wait has a deadline in the child's turn. Such a wait is no silence, so no time counts here.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Minder:
         left: LeftTurn | None = None,
     ) -> None:
         self._order = order
-        self._left = left  # where a process that has died had started it
+        self._left = left  # where it was when the process that had started it died
         self._name = name
         self._session_id = session_id
         self._clock = clock
@@ -121,13 +121,13 @@ class Minder:
         self._requests = 0
         self._usage: Usage = NO_USAGE
         self._dog: Watchdog | None = None
-        self._waits = 0  # asks below it, and tools of its own, at hand
+        self._waits = 0  # open asks below it, and running tools of its own
         self.path = (*order.path, name)
         self.settle_s = order.settle_s * OUR_SHARE
 
     @property
     def approver(self) -> Approver | None:
-        """What the child asks goes to the root; its silence meanwhile is not its own."""
+        """Puts the child's asks to the root. Its silence meanwhile does not count."""
         return None if self._order.approver is None else self._approve
 
     async def _approve(self, asking: Asking) -> Sequence[Approval]:
@@ -139,7 +139,7 @@ class Minder:
             self._wait(-1)
 
     def _wait(self, more: int) -> None:
-        """Sub-agents of the child's may ask side by side: the answer to one is not all that is waited for."""
+        """Count one wait. Sub-agents of the child may ask at the same time, so one answer may not end the waiting."""
         self._waits += more
         self._expect()
 
@@ -175,7 +175,7 @@ class Minder:
             self._order.watch(inner)
 
     def _count(self, seen: WatcherEvent) -> None:
-        """What was spent, by sub-agents of its own as well: it counts if the child does not come to an end."""
+        """Count what was spent, also by its own sub-agents: it counts if the child does not come to an end."""
         match seen:
             case RequestStarted():
                 self._requests += 1
@@ -189,12 +189,12 @@ class Minder:
                 pass
 
     def ended(self, result: TurnResult) -> str:
-        """The answer of a child that had come to its end before its parent's process died. Raises as `run` does."""
+        """The answer of a child that ended before its parent's process died. Raises as `run` does."""
         self._report(result)
         return self._said(result, stopped="")
 
     async def run(self, runner: Runner, turn: Awaitable[TurnResult]) -> str:
-        """The child's answer, or what it has and why it ended. Raises ToolFault where it has nothing to say for itself."""
+        """The child's answer, or what it has and why it ended. Raises ToolFault if it has nothing to report."""
         task = asyncio.ensure_future(turn)
         stopped = ""
         result: TurnResult | None = None
@@ -211,7 +211,7 @@ class Minder:
                 runner.interrupt("deadline")
                 await wait_for_task(task, clock=self._clock, timeout_s=self.settle_s)
                 result = _result_of(task)
-        except Exception:  # a caller's mistake, or a bug: what was spent counts all the same
+        except Exception:  # a caller's mistake, or a bug: the spending counts all the same
             self._report(None)
             raise
         except asyncio.CancelledError:
@@ -231,7 +231,8 @@ class Minder:
 
     @contextlib.contextmanager
     def _ends_in_order(self, runner: Runner) -> Generator[None]:
-        """Where the parent finds first that its time is up, the child's is too, and it ends as it would have."""
+        """If the parent is the first to find that its time is up, the child's time is up too, and the child ends in good
+        order."""
         over = self._order.over
 
         def end(_: object) -> None:
@@ -246,7 +247,7 @@ class Minder:
                 over.remove_done_callback(end)
 
     def _report(self, result: TurnResult | None) -> None:
-        """What it spent, its own children's part included."""
+        """Report what it spent, including its own children."""
         if result is not None and self._order.ended is not None:
             self._order.ended(result)
         seen = TreeSpending(requests=self._requests, usage=self._usage)

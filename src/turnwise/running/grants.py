@@ -1,5 +1,5 @@
-"""What a call was judged on, the time that the turn leaves it, and which turn that is, carried to the hand that opens the paths
-or waits."""
+"""What travels with a call to the code that opens its paths or waits: what the call was judged on, the time that the turn leaves
+it, and its turn."""
 
 import asyncio
 import logging
@@ -26,15 +26,15 @@ _of_runs: list[tuple[ContextVar[Any], object]] = []
 
 
 def variable_of_run(name: str, *, default: Value) -> ContextVar[Value]:
-    """A context variable that belongs to one run, and to what works for it. Another run does not inherit it (`apart`)."""
+    """A context variable of one run and of everything that works for it. Another run does not inherit it (`apart`)."""
     variable: ContextVar[Value] = ContextVar(f"turnwise_{name}", default=default)
     _of_runs.append((variable, default))
     return variable
 
 
 def apart() -> Context:
-    """The context at hand, for a run of its own: with the program's variables, and without those of a run at work. A tool may
-    start other runs, and so may a task that a tool has started and that outlives it."""
+    """The current context for a new run: with the program's variables, and without those of a running run. A tool may start other
+    runs, and so may a task that a tool has started and that lives longer."""
     context = copy_context()
     for variable, default in _of_runs:
         context.run(variable.set, default)
@@ -58,10 +58,9 @@ _turn: ContextVar[str] = variable_of_run("turn_at_work", default="")
 
 @contextmanager
 def judged_paths(paths: Iterable[Path | str] | None) -> Generator[None]:
-    """Within it, the file tools touch these resolved paths only, inside the workspace or outside of it; what lies below a
-    folder goes with the folder. A path that leads elsewhere by now is refused. None is no judgement. Holds for the tasks and
-    threads begun in it.
-    """
+    """Inside this block, the file tools touch only these resolved paths, inside the workspace or outside; a folder includes what
+    lies below it. A path that leads elsewhere by now is refused. None means that there was no judgement. Also holds for tasks and
+    threads that begin inside."""
     token = _judged.set(None if paths is None else frozenset(Path(unmarked(str(path))) for path in paths))
     try:
         yield
@@ -70,7 +69,7 @@ def judged_paths(paths: Iterable[Path | str] | None) -> Generator[None]:
 
 
 def was_judged(path: Path) -> bool | None:
-    """Whether the call at hand was judged on the resolved `path`; None where no judgement was handed down."""
+    """Whether the current call was judged on the resolved `path`; None if no judgement was passed on."""
     judged = _judged.get()
     if judged is None:
         return None
@@ -79,8 +78,8 @@ def was_judged(path: Path) -> bool | None:
 
 @contextmanager
 def judged_programs(programs: JudgedPrograms | None, *, unasked: bool = False) -> Generator[None]:
-    """Within it, a command runs these programs under their names. `unasked`: nobody was asked about it. Holds for the tasks and
-    threads begun in it."""
+    """Inside this block, a command runs these programs under their names. `unasked`: nobody was asked about the command. Also
+    holds for tasks and threads that begin inside."""
     token, before = _programs.set(programs), _unasked.set(unasked)
     try:
         yield
@@ -90,21 +89,22 @@ def judged_programs(programs: JudgedPrograms | None, *, unasked: bool = False) -
 
 
 def programs_at_hand() -> JudgedPrograms | None:
-    """What the command at hand was judged on; None where that was not handed down, or PATH leaves no doubt."""
+    """The programs that the current command was judged on. None if no judgement was passed on, or if PATH leaves no doubt."""
     return _programs.get()
 
 
 def runs_unasked() -> bool:
-    """Whether the command at hand runs because turnwise judged it harmless: neither a person nor a rule for it allowed it."""
+    """Whether the current command runs because turnwise judged it harmless: neither a person nor a rule allowed it."""
     return _unasked.get()
 
 
 class CallTerms:
-    """Within it, a tool with a deadline of its own has no more `seconds` than these (None is as many as it asks for), and results
-    go to a program that `computes` with them, or (False) to the model. `call` is the name of the call among those of all turns.
-    Holds for the tasks and threads begun in it.
+    """Inside this block, a tool with its own deadline has at most these `seconds` (None: as many as it asks for). Results go to a
+    program that `computes` with them, or (False) to the model. `call` is the call's name, unique over all turns. Also holds for
+    tasks and threads that begin inside.
 
-    It is no generator as its sisters are: each call of a tool passes here, and two generators take three times the calls.
+    This is not a generator like the functions around it: each call of a tool passes here, and two generators take three times the
+    calls.
     """
 
     __slots__ = ("_call", "_computes", "_seconds", "_tokens")
@@ -125,25 +125,25 @@ class CallTerms:
 
 
 def is_for_program() -> bool:
-    """Whether the result of the call at hand has to be the bare value, with nothing said beside it."""
+    """Whether the result of the current call must be the bare value, without further text."""
     return _computes.get()
 
 
 def call_at_work() -> str:
-    """The name of the call at hand, the same in a process that goes on with its turn; empty outside of any."""
+    """The name of the current call, the same in a process that continues the turn; empty outside of any call."""
     return _call.get()
 
 
 def seconds_of(wanted_s: float) -> tuple[float, bool]:
-    """The seconds that the call at hand has of those that it wants, and whether the turn's time makes them fewer."""
+    """How many of the wanted seconds the current call gets, and whether the turn's time makes them fewer."""
     given_s = _seconds.get()
     return (wanted_s, False) if given_s is None or given_s >= wanted_s else (given_s, True)
 
 
 @contextmanager
 def working_for(turn_id: str) -> Generator[None]:
-    """Within it, what is changed belongs to that turn, and so does what its sub-agents change. Holds for the tasks and threads
-    begun in it."""
+    """Inside this block, changes belong to that turn, also those of its sub-agents. Also holds for tasks and threads that begin
+    inside."""
     token = _turn.set(turn_id)
     try:
         yield
@@ -152,28 +152,28 @@ def working_for(turn_id: str) -> Generator[None]:
 
 
 def turn_at_work() -> str:
-    """The id of the turn that the call at hand belongs to; empty outside of any."""
+    """The id of the turn of the current call; empty outside of any call."""
     return _turn.get()
 
 
-# The facts of calls, from an inspector that may be anybody's. One that fails finds nothing, and what is not known is asked
-# about: it neither ends the turn nor lets a call through.
+# The facts of calls, from an inspector, which may be foreign code. If it fails, nothing is known about the call, and turnwise
+# asks about it: a failure neither ends the turn nor lets a call through.
 
 
-INSPECT_S = 10.0  # twice what the inspector of the workspace gives itself: that one knows why it found nothing
+INSPECT_S = 10.0  # twice the time that the workspace's inspector gives itself: that one says why it found nothing
 SETTLE_S = 0.5
 
 _log = logging.getLogger("turnwise")
 
 Inspector = Callable[[Sequence[PlannedCall]], Awaitable[Sequence[CallFacts]]]
-"""The facts of calls: resolved paths, parsed shell commands. What it leaves out, raises over or finds after `INSPECT_S` seconds
-is not known, and asked about."""
+"""Finds the facts of calls: resolved paths, parsed shell commands. Facts that are missing after an omission, an error or
+`INSPECT_S` seconds are unknown, and turnwise asks about the call."""
 
 
 async def find_facts(
     order: InspectCalls, *, inspector: Inspector | None, clock: Clock, scrub: Callable[[str], str] = str
 ) -> CallsInspected:
-    """What the inspector found in time. What it raised is logged, through `scrub`."""
+    """The facts that the inspector found in time. Its errors are logged, through `scrub`."""
     if inspector is None:
         return CallsInspected(facts=())
     task = asyncio.create_task(_found(inspector, order.calls, scrub=scrub))
@@ -191,7 +191,7 @@ async def find_changed(
     clock: Clock,
     scrub: Callable[[str], str] = str,
 ) -> dict[str, ToolResult]:
-    """The results of the calls that would do something else by now than a person was shown and allowed, by call id."""
+    """The results of calls that would now do something else than what a person saw and allowed, by call id."""
     shown = [plan for plan in order.calls if plan.shown and plan.call.name in offers]
     inspected = tuple([plan for plan in shown if offers[plan.call.name].inspected])
     found = CallsInspected(facts=())

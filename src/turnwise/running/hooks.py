@@ -1,8 +1,8 @@
-"""The user's hooks: functions or commands that see calls, results and requests before they take effect, and may change or
-deny them. Each has a deadline of its own. What they did is the `HooksRan` event in the journal.
+"""The user's hooks: functions or commands that see calls, results and requests before they take effect, and may change or deny
+them. Each has its own deadline. The `HooksRan` event in the journal records what they did.
 
-A hook that guards something and fails (raises, is late, answers nonsense) denies: a guard that can be crashed is none. One
-that only looks at a result leaves it as it is.
+If a guarding hook fails (raises, is late, returns nonsense), it denies: a guard that a crash could open would be no guard. If a
+hook that only reads a result fails, the result stays as it is.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from turnwise.turn.config import Deadlines, HookPoint, TurnResult
 from turnwise.turn.events import HookOutcome
 from turnwise.vocab import Message, ToolResult, text_of
 
-# Calling the user's own functions, plain or async, within a time.
+# How turnwise calls the user's own functions, plain or async, within a time.
 
 
 SETTLE_S = 0.5
@@ -42,8 +42,8 @@ class FunctionAnswer(msgspec.Struct, frozen=True):
 async def said_by(
     function: Callable[..., object], *arguments: object, clock: Clock, timeout_s: float, name: str, thread: str
 ) -> FunctionAnswer:
-    """What it returned or raised, awaited where that has to be; a plain function runs in a thread of its own. Raises Overdue if
-    it takes longer; a thread is left behind then. `name` is its task's, `thread` its thread's."""
+    """What the function returned or raised; an awaitable is awaited, a plain function runs in a thread of its own. Raises Overdue
+    if it takes longer; its thread is then left behind. `name` is the name of its task, `thread` of its thread."""
 
     def call() -> FunctionAnswer:
         try:
@@ -144,7 +144,7 @@ Says = Deny | ChangeArguments | ChangeResult | None
 Looks = ToolAboutToRun | ToolRan | RequestAboutToLeave | TurnEnded
 HookStage = Literal["before_tool", "after_tool", "before_request", "turn_ended", "turn_cancelled"]
 
-# What a hook may answer at each point, besides nothing. Any other answer is nonsense there, and a guard of nonsense denies.
+# What a hook may answer at each point, besides None. Another answer there is an error, and a guard with an error denies.
 ANSWERS: dict[HookStage, tuple[type[Deny] | type[ChangeArguments] | type[ChangeResult], ...]] = {
     "before_tool": (Deny, ChangeArguments, ChangeResult),
     "after_tool": (Deny, ChangeResult),
@@ -189,7 +189,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hooks:
-    """All hooks of an agent, in the order in which they run. What one raised goes through `scrub` before anybody sees it."""
+    """All hooks of an agent, in the order in which they run. Their errors go through `scrub` before anybody sees them."""
 
     def __init__(self, hooks: Sequence[Hook], *, clock: Clock, scrub: Callable[[str], str] = str) -> None:
         self._hooks = tuple(hooks)
@@ -203,13 +203,14 @@ class Hooks:
 
     @property
     def points(self) -> tuple[HookPoint, ...]:
-        """The points at which the turn has to wait for a hook."""
+        """The points at which the turn must wait for a hook."""
         given = {hook.point for hook in self._hooks}
         waited: tuple[HookPoint, ...] = ("before_tool", "after_tool", "before_request")
         return tuple([point for point in waited if point in given])
 
     async def run(self, order: RunHooks, *, run: RunAtHand | None = None) -> tuple[HookOutcome, ...]:
-        """What the hooks of a point say of `run`. Calls are looked at together, the hooks of one call one after the other."""
+        """The answers of the hooks at one point; `run` is for their contexts. Several calls are looked at together, the hooks of
+        one call one after the other."""
         match order.point:
             case "before_tool":
                 found = await asyncio.gather(*[self._before(plan, order=order, run=run) for plan in order.calls])
@@ -229,7 +230,7 @@ class Hooks:
     async def ended(
         self, result: TurnResult, *, cancelled: bool, deadlines: Deadlines, run: RunAtHand | None = None
     ) -> None:
-        """Tell those that want to know that the turn is over. Nothing that they do changes it."""
+        """Tell the hooks for a turn's end that the turn is over. Their answers change nothing."""
         points: tuple[HookStage, ...] = ("turn_cancelled", "turn_ended") if cancelled else ("turn_ended",)
         for point in points:
             for hook in self._at(point):
@@ -315,7 +316,7 @@ class Hooks:
         return ()
 
     async def _call(self, hook: Hook, looks: Looks, *, deadlines: Deadlines, run: RunAtHand | None) -> tuple[Says, str]:
-        """What the hook says, and what went wrong with it (then it has said nothing)."""
+        """The hook's answer, and what went wrong with it (then there is no answer)."""
 
         timeout_s = deadlines.hook_s if hook.timeout_s is None else hook.timeout_s
         given = (context_of(run), looks) if hook in self._with_context else (looks,)
@@ -332,7 +333,7 @@ class Hooks:
         said = answer.value
         if said is None or isinstance(said, ANSWERS[hook.point]):
             return said, ""
-        # A stranger's function may return anything, whatever its type says.
+        # A foreign function may return anything, whatever its type says.
         return None, self._told(hook, f"it returned `{type(said).__name__}`, and {may_answer(hook.point)}")
 
     def _told(self, hook: Hook, fault: str) -> str:
@@ -342,14 +343,14 @@ class Hooks:
 
 
 def may_answer(point: HookStage) -> str:
-    """What a hook of the point may return, in words for its author."""
+    """The answers that a hook of this point may return, in words for its author."""
     *names, last = [*[kind.__name__ for kind in ANSWERS[point]], "None"]
     known = f"{', '.join(names)} or {last}" if names else last
     return f"at `{point}` a hook returns {known}"
 
 
 def check_hooks(hooks: Sequence[Hook], *, tools: Collection[str]) -> None:
-    """Raise CallerError for a hook about no tool that there is: a guard with a slip in its `tools` would guard nothing."""
+    """Raise CallerError for a hook about an unknown tool: a guard with a typing error in its `tools` would guard nothing."""
     for hook in hooks:
         if hook.point not in ("before_tool", "after_tool") or any(fnmatchcase(name, hook.tools) for name in tools):
             continue

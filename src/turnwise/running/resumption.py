@@ -1,4 +1,5 @@
-"""What a turn that was left had under way, read from its journal: what has happened counts, what had begun may have."""
+"""What was open in a turn that its process left, read from its journal. Finished work counts; work that had begun may have
+happened."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -28,15 +29,15 @@ LOST_REQUEST = Fault(
     message="our process ended before the response was recorded: the request may be billed, and is sent anew",
 )
 SHOWN_ARGUMENTS = 200  # characters
-MOST_TRIES = 5  # times in a row in which a turn was taken up and left again, and came no further (DISPATCH)
+MOST_TRIES = 5  # how often in a row a turn was taken up and left again without progress (DISPATCH)
 STUCK = (
     f"it was taken up {MOST_TRIES} times in a row, and each time the process died before the turn had come any further"
 )
 
 
 class ProgramSoFar(msgspec.Struct, frozen=True, kw_only=True):
-    """What a program has asked for, and what it was given: it is run again with the same answers, at the same times. `time` is
-    what its clock said at its beginning, `ordered_s` when it was begun and when each answer was given (seconds of the turn)."""
+    """The calls of a program and the results that it got. It runs again with the same results, at the same times. `time` is what
+    its clock said at its beginning. `ordered_s` is when it began and when each result came (seconds of the turn)."""
 
     begun: RunScript
     time: float | None = None
@@ -46,12 +47,14 @@ class ProgramSoFar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeftTurn(msgspec.Struct, kw_only=True):
-    """A turn as its process left it. `at_s`: seconds from its beginning to its last event; `since_s`: when the command at hand
-    was ordered, or the last of its asks was answered (UTC, seconds since 1970). `was_sent`: the request at hand may have left.
-    `begun`: ids of calls of the order at hand that may have run, `ended` of those whose results are recorded. `answered`: what
-    the asks at hand were answered. `added`: the rules that whoever took it up before has added. `unknown`: calls that were told
-    as unknown, here or before. `program`: the one at hand. `tries`: how often in a row it was taken up and came no further.
-    `is_cancelled`: somebody has cancelled it meanwhile."""
+    """A turn as its process left it.
+
+    `at_s`: seconds from its beginning to its last event. `since_s`: when the current command was ordered, or the last of its asks
+    answered (UTC, seconds since 1970). `was_sent`: the current request may have been sent. `begun`: ids of calls of the current
+    command that may have run; `ended`: of those with a recorded result. `answered`: the answers to the current asks. `added`: the
+    rules that earlier resumptions added. `unknown`: calls that were told as unknown, here or before. `program`: the current
+    program. `tries`: how often in a row it was taken up without progress. `is_cancelled`: somebody has cancelled it meanwhile.
+    """
 
     turn: Turn
     config: TurnConfig
@@ -73,23 +76,26 @@ class LeftTurn(msgspec.Struct, kw_only=True):
         return self.tries >= MOST_TRIES
 
     def left_of(self, seconds: float, *, now_s: float) -> float:
-        """Of the time that the command at hand had: the time without a process counts, for whoever was asked could answer."""
+        """How much of the current command's time is left. Time without a process counts, because the person could answer
+        meanwhile."""
         return max(0.0, seconds - max(0.0, now_s - self.since_s))
 
     @property
     def new_rules(self) -> tuple[PermissionRule, ...]:
-        """Those of whoever takes the turn up that it does not have yet; none for a turn without rules, which asks nobody."""
+        """The rules of the resuming caller that the turn does not have yet. Empty for a turn without rules, because it asks
+        nobody."""
         policy = self.turn.known.config.policy
         return () if policy is None else tuple([rule for rule in self.terms.rules if rule not in policy.rules])
 
     @property
     def terms_below(self) -> ResumeTerms:
-        """The terms for its sub-agents: their rules are their own, so what was added to this turn is added to theirs."""
+        """The terms for its sub-agents. They have rules of their own, so rules that were added to this turn are added to
+        theirs."""
         return msgspec.structs.replace(self.terms, rules=(*self.added, *self.terms.rules))
 
     @property
     def answers(self) -> tuple[Approval, ...]:
-        """Those to the asks at hand, by the journal and by whoever takes the turn up."""
+        """The answers to the current asks, from the journal and from the resuming caller."""
         if not isinstance(command := self.turn.at_hand, Ask):
             return ()
         known = {one.call_id: one for one in self.answered}
@@ -98,31 +104,31 @@ class LeftTurn(msgspec.Struct, kw_only=True):
 
     @property
     def open_asks(self) -> tuple[OneAsk, ...]:
-        """The asks at hand that nobody has answered."""
+        """The current asks without an answer."""
         answered = {one.call_id for one in self.answers}
         command = self.turn.at_hand
         return tuple([ask for ask in command.asks if ask.call.id not in answered]) if isinstance(command, Ask) else ()
 
     def ask_s(self, command: Ask, *, now_s: float) -> float:
-        """How long these asks are waited for."""
+        """How long these asks may wait."""
         return self.left_of(command.deadline_s, now_s=now_s) if self.terms.ask_s is None else self.terms.ask_s
 
     @property
     def ordered_s(self) -> float:
-        """When the program at hand was given its last answer: seconds of the turn."""
+        """When the current program got its last result: seconds of the turn."""
         return 0.0 if self.program is None else self.program.ordered_s[-1]
 
     @property
     def open_in_program(self) -> tuple[ToolCall, ...]:
-        """The calls that the program at hand waits for."""
+        """The calls that the current program waits for."""
         program = self.program
         return () if program is None or len(program.given) == len(program.asked) else program.asked[-1]
 
 
 def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | Carried, tries: int = 0) -> LeftTurn:
-    """The turn with these records. `earlier` is what the session's turns before it carry on.
+    """The turn with these records. `earlier` is what the session's earlier turns pass on.
 
-    Raises CallerError where nothing of it was recorded.
+    Raises CallerError if nothing of the turn was recorded.
     """
     if not entries or not isinstance(started := entries[0].record, TurnStarted):
         raise CallerError("nothing of the turn was recorded before its process died: there is nothing to go on with")
@@ -143,12 +149,12 @@ def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | C
                 program = msgspec.structs.replace(program, time=record.time)
         elif isinstance(record, AskAnswered):
             answered.append(record.approval)
-            since_s = entry.time  # the next one was shown no earlier
+            since_s = entry.time  # the next ask was not shown earlier than that
         else:
             if isinstance(record, ToolEnded):
                 ended.add(record.result.call_id)
                 unknown += _unknown_in(record, command=command)
-            elif not isinstance(record, MessageArrived | RulesAdded):  # these leave what is at hand as it is
+            elif not isinstance(record, MessageArrived | RulesAdded):  # these do not change the current command
                 was_sent, since_s = False, entry.time
                 begun, ended, answered = set[str](), set[str](), list[Approval]()
             command = turn.receive(record)
@@ -178,7 +184,7 @@ def _unknown_in(record: ToolEnded, *, command: Command) -> list[ToolCall]:
 
 
 def unknown_said(calls: Sequence[str]) -> str:
-    """What is said to whoever started them."""
+    """What the caller that started them is told about calls of unknown outcome."""
     return (
         f"The process was interrupted while these calls ran, so their outcome is unknown: {', '.join(calls)}. "
         "Look at what they have done before you repeat any of it."
@@ -195,7 +201,7 @@ def _at_s(event: Event) -> float:
 
 
 def _followed(program: ProgramSoFar | None, *, event: Event, command: object) -> ProgramSoFar | None:
-    """The program at hand behind this event, and the command that it led to."""
+    """The current program after this event, and the command that it led to."""
     if isinstance(event, ScriptCalled) and program is not None and program.begun.call.id == event.call_id:
         program = msgspec.structs.replace(program, asked=(*program.asked, event.calls))
     if not isinstance(command, RunScript):
@@ -211,7 +217,7 @@ def _followed(program: ProgramSoFar | None, *, event: Event, command: object) ->
 async def begun_below(
     calls: Sequence[PlannedCall], *, left: LeftTurn, tools: Mapping[str, Tool], journal: Journal | None
 ) -> frozenset[str]:
-    """The calls on which a sub-agent has begun to work: it has a progress of its own."""
+    """The calls whose sub-agent has begun to work: such a call has progress of its own."""
     subs = {name for name, tool in tools.items() if tool.start is not None}
     called = {planned.call.id for planned in calls if planned.call.name in subs} & left.begun
     if not called or journal is None:
@@ -228,8 +234,8 @@ async def results_of_left(
     clock: Clock,
     run: RunAtHand | None = None,
 ) -> list[tuple[PlannedCall, ToolResult]]:
-    """The calls that may have run, each with the result from its tool's probe, or with the result that its outcome is
-    unknown. Calls that have not happened, and calls that may happen twice, are not among them: they run."""
+    """The calls that may have run, each with a result: from its tool's probe, or saying that its outcome is unknown. It leaves
+    out calls that did not happen, and calls that may happen twice: those run."""
     found: list[tuple[PlannedCall, ToolResult]] = []
     for planned in calls:
         tool = tools.get(planned.call.name)

@@ -1,4 +1,4 @@
-"""What the user's own functions are told of the run that they work for: a `RunContext`, as their first argument."""
+"""What a user's function learns about the run that it works for: a `RunContext`, as its first argument."""
 
 import inspect
 import typing
@@ -20,7 +20,7 @@ Deps_co = TypeVar("Deps_co", covariant=True, default=Any)
 
 
 class RunAtHand:
-    """One run, as the contexts of its functions see it. The runner sets `so_far`, which gives the step at hand and the usage.
+    """One run, as the contexts of its functions see it. The runner sets `so_far`, which gives the current step and the usage.
 
     No text that is made of it shows the deps: they may hold a password.
     """
@@ -129,7 +129,7 @@ class RunContext(Generic[Deps_co]):
 def context_of(
     run: RunAtHand | None, *, call: ToolCall | None = None, work: WorkingCall | None = None
 ) -> RunContext[Any]:
-    """A context of the run as it is now. Without a run it knows nothing of one."""
+    """A context of the run in its current state. Without a run, the context is empty."""
     if run is None:
         return RunContext(None, call=call, work=work)
     step, usage = run.so_far()
@@ -141,7 +141,8 @@ _given: ContextVar["Callable[[], RunContext[Any]] | None"] = variable_of_run("co
 
 @contextmanager
 def giving(make: Callable[[], RunContext[Any]]) -> Generator[None]:
-    """Within it, a tool that takes a context is given what `make` makes. Holds for the tasks and threads begun in it."""
+    """Inside this block, a tool that takes a context gets what `make` makes. Also holds for tasks and threads that begin
+    inside."""
     token = _given.set(make)
     try:
         yield
@@ -150,7 +151,7 @@ def giving(make: Callable[[], RunContext[Any]]) -> Generator[None]:
 
 
 def context_at_hand() -> RunContext[Any]:
-    """The context of the call at hand; outside of any run one that knows nothing."""
+    """The context of the current call; outside of any run an empty one."""
     make = _given.get()
     return context_of(None) if make is None else make()
 
@@ -160,19 +161,19 @@ def is_context(hint: object) -> bool:
 
 
 def holds_context(hint: object) -> bool:
-    """Whether a context is in the hint anywhere: `RunContext[Db] | None`."""
+    """Whether a context occurs anywhere in the hint: `RunContext[Db] | None`."""
     return is_context(hint) or any(holds_context(inner) for inner in typing.get_args(hint))
 
 
 def deps_class_of(hint: object) -> type | None:
-    """The class that a context's deps must be of, where its hint names one that can be looked at."""
+    """The class that a context's deps must have, if its hint names a class that can be checked."""
     (wanted,) = typing.get_args(hint) or (Any,)
     return class_of(wanted)
 
 
 def class_of(wanted: object) -> type | None:
-    """What `isinstance` can look for: the class of `dict[str, int]`. None for None, a union, `Any`, or a protocol that says
-    nothing at run time."""
+    """What `isinstance` can check: for `dict[str, int]` the class `dict`. None for None, a union, `Any`, or a protocol that
+    cannot be checked at run time."""
     kind: object = typing.get_origin(wanted) or wanted
     if not isinstance(kind, type) or kind is type(None):
         return None
@@ -184,10 +185,10 @@ def class_of(wanted: object) -> type | None:
 
 
 def wants_context(function: Callable[..., object], *, beside: int) -> bool:
-    """Whether a function that takes `beside` arguments anyway wants a context in front of them."""
+    """Whether a function that takes `beside` other arguments wants a context before them."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of an extension, which tells nothing of itself
+    except (TypeError, ValueError):  # a function of an extension has no signature
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     needed = [one for one in parameters if one.kind in positional and one.default is one.empty]
@@ -200,7 +201,7 @@ def check_takes_context(function: Callable[..., object], *, what: str) -> None:
         inspect.signature(function).bind(None)
     except TypeError:
         raise CallerError(f"{what}: it must take one argument, the `RunContext`") from None
-    except ValueError:  # of an extension, which tells nothing of itself
+    except ValueError:  # a function of an extension has no signature
         return
 
 

@@ -1,4 +1,4 @@
-"""The loop: do what the turn orders, write down what happened, ask again."""
+"""The loop: do what the turn orders, record what happened, ask the turn again."""
 
 import asyncio
 import contextlib
@@ -73,14 +73,14 @@ from turnwise.turn.history import Carried
 from turnwise.turn.machine import Turn
 from turnwise.vocab import Message, StopReason, ToolCall, ToolResult
 
-# The time of one turn: its limit, and what ends before it so that the answer has the time that was kept for it.
+# The time of one turn: its limit, and what must end earlier so that the answer has its reserved time.
 
 
 class TurnTime:
     """Calls `at_end` when the turn's time is over.
 
-    What has a deadline before that ends first, in whatever order a late event loop finds the two: `end_first` ends what there is
-    of it, and is true if there was any.
+    Work with an earlier deadline ends first, even if a late event loop finds both at once: `end_first` ends such work, and is
+    true if there was any.
     """
 
     def __init__(
@@ -92,28 +92,28 @@ class TurnTime:
         at_end: Callable[[], object],
         spent_s: float = 0.0,
     ) -> None:
-        """`spent_s` of its time has passed already: in a process that has died."""
+        """`spent_s` of its time has passed already, in a process that has died."""
         self._clock = clock
         self._began_s = clock.monotonic() - spent_s
         self._limit_s = None if limits is None else wall_time_s(limits)
         self._end_first = end_first
         self._at_end = at_end
         self._alarm: Timer | None = None  # at the end of that time
-        self._has_rung = False  # while something was at hand that ends first
+        self._has_rung = False  # while something was open that ends first
         self._behind_s = 0.0  # that a late event loop took from the turn
 
     def now_s(self) -> float:
-        """Since the turn began, but for what a late event loop took."""
+        """Seconds since the turn began, without those that a late event loop took."""
         return self._clock.monotonic() - self._began_s - self._behind_s
 
     def start(self) -> None:
-        """Set the alarm, or set it anew."""
+        """Set the alarm, or set it again."""
         self.stop()
         if self._limit_s is not None:
             self._alarm = self._clock.call_later(max(self._limit_s - self.now_s(), 0.0), self.is_up)
 
     def left_after(self, seconds: float) -> float:
-        """What the turn has left once so many have passed: the time of the answer."""
+        """The time that the turn still has after so many seconds: the time of the answer."""
         return math.inf if self._limit_s is None else max(self._limit_s - self.now_s() - seconds, 0.0)
 
     def stop(self) -> None:
@@ -121,27 +121,27 @@ class TurnTime:
             self._alarm.cancel()
 
     def is_up(self) -> None:
-        """The turn's time is over, as this turn finds or its parent."""
+        """The turn's time is over; this turn or its parent has found that."""
         if self._behind_s and self._limit_s is not None and self.now_s() < self._limit_s:
-            return  # what was late has ended, and the answer has the time that was kept for it
+            return  # the late work has ended, and the answer has its reserved time
         if not self._end_first():
             self._at_end()
             return
-        if not self._has_rung:  # their parent may find it as well
+        if not self._has_rung:  # their parent may find it too
             self._set_last_alarm()
         self._has_rung = True
 
     def _set_last_alarm(self) -> None:
-        """What ends in good order has the time that was kept for the answer."""
+        """Give work that ends in good order the time that was reserved for the answer."""
         self.stop()
         left_s = kept_s(self._limit_s or 0.0, longest_request_s=0.0)
         self._alarm = self._clock.call_later(left_s, self._at_end)
 
     def ended(self, due_s: float | None) -> None:
-        """Something that the answer comes after was due at `due_s` (None: nobody said), and is over.
+        """Work that the answer comes after was due at `due_s` (None: nobody said), and is over.
 
-        Where the loop looks so late that the time of the answer is gone, the turn's clock is set back to that, once a turn: the
-        answer has the time that was kept for it.
+        If the loop looks so late that the answer's time is gone, the turn's clock is set back to that point, once a turn: the
+        answer keeps its reserved time.
         """
         if self._limit_s is None:
             return
@@ -155,12 +155,14 @@ class TurnTime:
 
 
 Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | RunScript | Wait
-STRANGE = frozenset({RunHooks, Ask, CheckOutput})  # the user's own code does them
+STRANGE = frozenset({RunHooks, Ask, CheckOutput})  # the user's own code does these
 InterruptKind = Literal["cancel", "deadline"]
 EndKind = Literal["cancel", "deadline", "journal"]
 
-TOOL_SHARE = 5 / 9  # of the time in which a cancelled command settles, for the tools themselves
-ANSWERS_SHARE = 1 / 4  # of the time that is kept for the answer, for tools that tidy up when the turn's time ends them
+TOOL_SHARE = 5 / 9  # of the time in which a cancelled command settles: the part for the tools themselves
+ANSWERS_SHARE = (
+    1 / 4
+)  # of the time that is reserved for the answer: the part for tools that tidy up when the turn's time ends
 
 
 class Runner:
@@ -182,12 +184,12 @@ class Runner:
         journal: TurnJournal | None = None,
         ends: InterruptKind | None = None,
     ) -> TurnResult:
-        """Run one turn to its end. `earlier` are the messages of the session's earlier turns, or what these carry on. With
-        `ends` the turn was interrupted before it began: it sends nothing.
+        """Run one turn to its end. `earlier` are the messages of the session's earlier turns, or what these pass on. With `ends`,
+        the turn was interrupted before it began: it sends nothing.
 
-        A provider's failure is in the result, and so is a journal that cannot be written any more. Raises CallerError for a
-        configuration that cannot work or a journal that takes no beginning of the turn, and what `prepare_step` raises. If the
-        task is cancelled, the turn is journalled as cancelled, and the CancelledError goes on.
+        If the provider or the journal fails, the result says so. Raises CallerError if the configuration cannot work or the
+        journal cannot record the turn's beginning, and whatever `prepare_step` raises. If the task is cancelled, the journal has
+        the turn as cancelled, and the CancelledError is raised.
         """
         running = self._begin(started.config, journal=journal, given=started.input, ends=ends)
         return await self._run(running, running.run(started, earlier=earlier))
@@ -195,10 +197,10 @@ class Runner:
     async def resume(
         self, left: LeftTurn, *, journal: TurnJournal, ends: InterruptKind | None = None, said: Sequence[Message] = ()
     ) -> TurnResult:
-        """Go on with a turn that a dead process has left, to its end. `journal` has taken it over (`Journal.resume_turn`). With
-        `ends` it was interrupted before that, and it was `said` these words.
+        """Continue a turn that a dead process has left, to its end. `journal` has taken it over (`Journal.resume_turn`). With
+        `ends` it was interrupted before that. `said` are messages that came for it before that.
 
-        What was finished is not done again; what may have happened is told to the model as unknown, unless it may be done twice.
+        Finished work is not repeated. The model is told that unfinished work has an unknown outcome, unless it may be repeated.
         Raises as `run` does.
         """
         running = self._begin(left.config, journal=journal, left=left, ends=ends)
@@ -232,30 +234,31 @@ class Runner:
             self.result, self.elapsed_s = running.result, running.time.now_s()
             self._running = None
             if running.pen is not None:
-                with contextlib.suppress(JournalFailed):  # said already, by the result or by what is being raised
+                with contextlib.suppress(JournalFailed):  # the result, or the raised error, has said so already
                     await running.pen.abandon()
             if observer is not None:
                 await observer.settled()
 
     def interrupt(self, kind: InterruptKind = "cancel") -> None:
-        """End the turn at hand soon: streams are closed, tools cancelled, and the result says so. Without one, nothing. To be
-        called in the event loop's thread."""
+        """End the current turn soon: streams are closed, tools cancelled, and the result says so. Without a turn it does nothing.
+        Call it in the event loop's thread."""
         if self._running is not None:
             self._running.interrupt(kind)
 
     def time_is_up(self) -> None:
-        """End the turn at hand as its own limit of time does: what has a deadline of its own ends first. Without one, nothing."""
+        """End the current turn as its own time limit does: work with its own deadline ends first. Without a turn it does
+        nothing."""
         if self._running is not None:
             self._running.time_is_up()
 
     def say(self, message: Message) -> bool:
-        """Give the turn at hand a word in between: its next request carries it. False: there is none, or it has ended. To be
-        called in the event loop's thread."""
+        """Give the current turn another message: its next request carries it. False: there is no turn, or it has ended. Call it
+        in the event loop's thread."""
         return self._running is not None and self._running.say(message)
 
 
 class _Running:
-    """One turn on its way."""
+    """One running turn."""
 
     def __init__(
         self,
@@ -274,14 +277,14 @@ class _Running:
         self.pen = pen = None if journal is None else LoopPen(journal)
         self._interrupted: asyncio.Future[EndKind] = asyncio.get_running_loop().create_future()
         self._unrecorded = ""  # why the journal cannot be written any more
-        self._why_stopped = ""  # where it is no person's word
+        self._why_stopped = ""  # if it was no person's request
         self._tool_run: ToolRun | None = None
         self._scripts = Scripts(means.clock, so_far=None if left is None else left.program)
         self._script_began_s: dict[str, float] = {}
         self._turn: Turn | None = None
-        self._command: Command  # the one at hand
+        self._command: Command  # the current command
         self._waiter: asyncio.Task[object]  # the task that waits for the turn
-        self._cancelling = 0  # how often it had been asked to end when it began
+        self._cancelling = 0  # how often the task had been asked to end when the turn began
         self._ordered_s = 0.0 if left is None else left.ordered_s  # when, in the turn's own time
         self._is_stopping = False  # no further command is begun
         self._is_over = False
@@ -321,11 +324,11 @@ class _Running:
             at_end=lambda: self.interrupt("deadline"),
             spent_s=0.0 if left is None else left.at_s,
         )
-        self._ask_over: asyncio.Future[None] | None = None  # the time of the asks at hand
+        self._ask_over: asyncio.Future[None] | None = None  # the time of the current asks
         self.result: TurnResult | None = None
-        self._begun_before: frozenset[str] = frozenset()  # calls of the order at hand that another process has begun
-        self._ended: set[str] = set()  # calls of the order at hand whose end is recorded by itself
-        self._children_told = 0  # of the order at hand, by those records
+        self._begun_before: frozenset[str] = frozenset()  # calls of the current command that another process has begun
+        self._ended: set[str] = set()  # calls of the current command whose end has its own record
+        self._children_told = 0  # of the current command, by those records
 
     def interrupt(self, kind: EndKind = "cancel") -> None:
         if not self._interrupted.done():
@@ -336,7 +339,7 @@ class _Running:
         self.time.is_up()
 
     def _end_first(self) -> bool:
-        """End what has a deadline before the turn's: it leaves time for the answer."""
+        """End work whose deadline is before the turn's: this leaves time for the answer."""
         if self._ask_over is not None:
             if not self._ask_over.done():
                 self._ask_over.set_result(None)
@@ -344,7 +347,7 @@ class _Running:
         return self._scripts.end_in_time() or (self._tool_run is not None and self._tool_run.end_in_time())
 
     def say(self, message: Message) -> bool:
-        """The chair takes it at once; the command at hand goes on."""
+        """The turn machine takes the message at once; the current command continues."""
         if self._turn is None or self._turn.result is not None or self._interrupted.done():
             return False
         event = self._stamp(MessageArrived(message=message))
@@ -395,9 +398,9 @@ class _Running:
             await self._scripts.close()
 
     async def _run_to_end(self, turn: Turn, command: Command) -> TurnResult:
-        """Work to the turn's end, unless an interrupt comes first. What has happened by then counts.
+        """Work to the turn's end, unless an interrupt comes first. Everything that happened before it counts.
 
-        One task does all commands: each in a task of its own would cost as much as a small tool.
+        One task does all commands: a task for each would cost as much as a small tool.
         """
         self._command = command
         task = asyncio.current_task()
@@ -424,17 +427,17 @@ class _Running:
         return await self._end(turn, kind=self._interrupted.result() if self._interrupted.done() else "cancel")
 
     async def _work(self, turn: Turn) -> None:
-        """Do what the turn orders; once it is stopping, no more than the command at hand."""
-        # It stops also where our own task was cancelled and has not had its turn yet.
+        """Do what the turn orders; once it is stopping, finish only the current command."""
+        # It also stops if our own task was cancelled and the cancellation has not been raised yet.
         while not (
             isinstance(command := self._command, FinishTurn)
             or self._is_stopping
             or self._waiter.cancelling() > self._cancelling
         ):
             if type(command) is not SendRequest and type(command) is not RunTools:
-                await self._write()  # these two write what led to them with their own beginning
+                await self._write()  # these two write the records before them together with their own beginning
             doing = self._do(command)
-            # what the user's own code sets in context variables ends with its task
+            # context variables that the user's own code sets end with its task
             event = await (asyncio.create_task(doing) if self._is_strange(command) else doing)
             if self._watchers.are_there:
                 await self._let_others_in()
@@ -456,7 +459,7 @@ class _Running:
             await self._teller.answered(turn)
 
     async def _let_others_in(self) -> None:
-        """Who was told of what has just happened may interrupt, or say a word, before anything follows from it."""
+        """Watchers of the last event may interrupt, or send a message, before the turn acts on it."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -469,7 +472,7 @@ class _Running:
         return type(command) in STRANGE
 
     async def _end(self, turn: Turn, *, kind: EndKind) -> TurnResult:
-        """A command that is still at hand counts as cut short; if a part of it goes on, its outcome is ignored."""
+        """End the turn. A command that still runs counts as cut short; if a part of it continues, its outcome is ignored."""
         self._is_over = True
         if not isinstance(self._command, FinishTurn):
             event = msgspec.structs.replace(self._cut_short(kind, command=self._command), why=self._why_stopped)
@@ -489,9 +492,9 @@ class _Running:
         return result
 
     async def _recorded(self, result: TurnResult) -> TurnResult:
-        """The result, which the journal has; or what there is of it where the journal cannot be written.
+        """The result as the journal has it, or as far as it goes if the journal cannot be written.
 
-        Of a turn that its journal failed nothing more is written: the session finds it as one that was left.
+        If its journal failed, nothing more is written for the turn: the session finds it as a turn that was left.
         """
         if self.pen is None or result.stop_reason is StopReason.JOURNAL_FAILED:
             return result
@@ -502,7 +505,7 @@ class _Running:
         return result
 
     def _cut_short(self, kind: EndKind, *, command: Command) -> Interrupted:
-        """With what there is of the command at hand: results, calls that have begun, text that has arrived."""
+        """End the turn with the parts of the current command: results, calls that have begun, text that has arrived."""
         match command:
             case RunTools():
                 run = self._tool_run
@@ -524,7 +527,7 @@ class _Running:
         return msgspec.structs.replace(event, at_s=round(self.time.now_s(), 3))
 
     async def _do_left(self, command: Doable, left: LeftTurn) -> Event:
-        """The command that was at hand when the process died: what of it was done is not done again."""
+        """Do the command that was open when the process died. Its finished parts are not repeated."""
         self._left = None
         now_s = self._clock.now()
         match command:
@@ -587,7 +590,7 @@ class _Running:
                 assert_never(command)
 
     def _resting(self) -> contextlib.AbstractContextManager[None]:
-        """Nothing of this turn is done in it, but what its calls do."""
+        """Inside this block, the turn itself does nothing; only its calls work."""
         activity = self._around.activity
         return contextlib.nullcontext() if activity is None else activity.resting()
 
@@ -625,8 +628,8 @@ class _Running:
         return asked
 
     async def _ask_again(self, command: Ask, left: LeftTurn, *, left_s: float) -> Asked:
-        """What is open is asked for what is left of its time. Elsewhere the database measures that time: an answer that it has
-        taken counts, whatever our clock says, and whoever was not asked yet has all of it."""
+        """Ask the open asks again, for the rest of their time. If a database measures that time, an answer that it has accepted
+        counts, whatever our clock says, and a person who was not asked yet has the full time."""
         if not (open_asks := left.open_asks):
             return Asked(approvals=left.answers)
         command = msgspec.structs.replace(command, asks=open_asks)
@@ -638,7 +641,7 @@ class _Running:
         return msgspec.structs.replace(asked, approvals=(*left.answers, *asked.approvals))
 
     async def _asked_elsewhere(self, command: Ask) -> Asked | None:
-        """None where nobody is asked elsewhere. Raises JournalFailed where the turn waits for a person without this process."""
+        """None if nobody is asked elsewhere. Raises JournalFailed if the turn waits for a person without this process."""
         if self.pen is None or self._turn is None or self._safety.approver is not None:
             return None
         folder = self._origin(command).folder
@@ -646,7 +649,7 @@ class _Running:
         return None if approvals is None else Asked(approvals=tuple(approvals))
 
     async def _given_in_time(self, command: Ask, *, asks: Sequence[OneAsk]) -> Sequence[Approval]:
-        """The answers to the asks at hand that came while no process ran the turn."""
+        """The answers to the current asks that came while no process ran the turn."""
         is_below = bool(self._means.path)
         if not asks or (self._safety.approver is not None and not is_below):
             return ()
@@ -670,7 +673,7 @@ class _Running:
         async def before(starting: Sequence[PlannedCall]) -> None:
             if self.pen is not None:
                 for planned in starting:
-                    if planned.call.id in self._begun_before:  # recorded then, and no progress now
+                    if planned.call.id in self._begun_before:  # it was recorded then, and is no progress now
                         continue
                     self.pen.later(ToolsStarted(step=command.step, call_ids=(planned.call.id,)))
             await self._write()
@@ -690,7 +693,7 @@ class _Running:
         if not calls:
             await self._write()
         settle_s = self._means.settle_s * TOOL_SHARE
-        if command.most_s is not None:  # what tidies up behind the deadline takes no more of the answer's time
+        if command.most_s is not None:  # work that tidies up after the deadline takes no more of the answer's time
             settle_s = min(settle_s, self.time.left_after(command.most_s) * ANSWERS_SHARE)
         self._tool_run = ToolRun(
             calls,
@@ -716,8 +719,8 @@ class _Running:
         return ToolsFinished(results=(*results, *changed.values()), children=children)
 
     def _record_answer(self, approval: Approval) -> "asyncio.Future[None] | None":
-        """The answer to one of several asks is recorded at once: whoever gave it is not asked again. Gives what says
-        when, if the journal has to be waited for."""
+        """Record the answer to one of several asks at once: the person who gave it is not asked again. The result says when it is
+        recorded, if the journal is busy."""
         if self._is_over or self.pen is None:
             return None
         try:
@@ -727,7 +730,7 @@ class _Running:
             return None
 
     async def _record_end(self, result: ToolResult, *, children: tuple[ChildReport, ...] = ()) -> None:
-        """The result of a call while others run is recorded at once: nothing loses it any more."""
+        """Record the result of a call at once while others run: then nothing can lose it."""
         if self._is_over or self._turn is None:
             return
         event = self._stamp(ToolEnded(result=result, children=children))
@@ -742,14 +745,15 @@ class _Running:
             self._unwritable(failed)
 
     def _not_recorded(self, run: ToolRun) -> tuple[tuple[ToolResult, ...], tuple[ChildReport, ...]]:
-        """The results, and what children spent, that no record of their own has."""
+        """The results, and the spending of children, that have no record of their own."""
         results = run.finished
         if self._ended:
             results = tuple([result for result in results if result.call_id not in self._ended])
         return results, run.children[self._children_told :]
 
     async def _changed(self, command: RunTools) -> dict[str, ToolResult]:
-        """What a person allowed is looked at once more, as late as can be; it takes a moment, so what led to it is written."""
+        """Check the calls that a person allowed once more, as late as possible. That takes a moment, so the records before it are
+        written."""
         await self._write()
         means = self._means
         offers = {name: tool.offer for name, tool in self._tools.items()}
@@ -781,6 +785,6 @@ class _Running:
         self.interrupt("journal")
 
     async def _write(self, record: JournalRecord | None = None) -> None:
-        """It, and all that waits."""
+        """Write this record, and all that wait."""
         if self.pen is not None:
             await (self.pen.write() if record is None else self.pen.append(record))

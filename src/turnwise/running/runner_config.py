@@ -1,4 +1,4 @@
-"""What a runner works with: one list, in groups. `Runner` takes it whole, and nothing repeats it."""
+"""What a runner works with: one list, in groups. `Runner` takes the whole list, and nothing repeats it."""
 
 import math
 import random
@@ -36,8 +36,8 @@ from turnwise.vocab import Message
 from turnwise.wire.profiles import DEFAULT_LIMITS, Limits
 
 OutputChecker = Callable[[str], Sequence[str] | Awaitable[Sequence[str]]]
-"""What is wrong with an answer's JSON that fits the schema, in words for the model. Runs in the event loop: be quick, or give
-something to be awaited."""
+"""Says what is wrong with an answer whose JSON fits the schema, in words for the model. Runs in the event loop: be quick, or
+return an awaitable."""
 StepPreparer = Callable[[PrepareStep], StepPrepared | Awaitable[StepPrepared | None] | None]
 HookRunner = Callable[[RunHooks], Awaitable[Sequence[HookOutcome]]]
 """Runs the user's hooks of one point, within their deadlines."""
@@ -55,10 +55,10 @@ class Safety(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndpointRecovery(msgspec.Struct, frozen=True, kw_only=True):
-    """What an endpoint's failures have taught. Whoever runs many turns shares it between them.
+    """What turnwise has learned from an endpoint's failures. A program with many turns shares it between them.
 
-    `circuits` know which endpoints to leave alone for a while, `refusals` what an endpoint does not take, `habits` where answers
-    have no end mark. `jitter` gives numbers of [0, 1) that spread the waits before retries.
+    `circuits` know which endpoints to leave alone for a while, `refusals` what an endpoint does not accept, `habits` where
+    answers have no end mark. `jitter` gives numbers of [0, 1) that spread the waits before retries.
     """
 
     circuits: Circuits
@@ -68,11 +68,11 @@ class EndpointRecovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sees and counts what happens. None of it can harm the turn.
+    """Who sees and counts what happens. No observer can harm the turn.
 
-    `watch` sees each event, `feed` the same in batches. Each request is entered in `ledger` (a sub-agent's in its parent's;
-    without one each turn has its own), priced by `find_price`. `begins` is given, as a turn begins, what tells the watchers.
-    `observe` makes the observer of a turn, and of its sub-agents'.
+    `watch` sees each event, `feed` the same in batches. `ledger` has an entry for each request, with its price by `find_price`; a
+    sub-agent's requests go into its parent's ledger. Without `ledger`, each turn has its own. When a turn begins, `begins` gets
+    the object that tells the watchers. `observe` makes the observer of a turn and those of its sub-agents.
     """
 
     watch: Watch | None = None
@@ -86,10 +86,10 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What a runner works with. `tools` are those with an implementation.
 
-    `limits` bound what one response may take. Sub-agents keep their turns in `journal` where they have no journal of their own.
-    Without `recovery` the runner begins with an endpoint that has not failed yet. `prepare_step` is the user's: what it raises is
-    raised by `Runner.run`. `path` names the sub-agents that lead to this turn; what is cancelled has `settle_s` to end in. `run`
-    is what the contexts of the user's functions show. `answers` has the model answer what a tool's call asks.
+    `limits` bound what one response may take. Sub-agents keep their turns in `journal` if they have no journal of their own.
+    Without `recovery`, the runner begins with an endpoint that has not failed yet. `prepare_step` is the user's function:
+    `Runner.run` raises what it raises. `path` names the sub-agents that lead to this turn. Cancelled work has `settle_s` to end
+    in. `run` is what the contexts of the user's functions show. `answers` lets the model answer a question of a tool's call.
     """
 
     endpoint: Endpoint
@@ -111,7 +111,7 @@ class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
     def observer_of(
         self, config: TurnConfig, *, given: tuple[Message, ...], ledger: Ledger, is_resumed: bool
     ) -> TurnObserver | None:
-        """The observer of a turn that begins, where there is one. `given` is the turn's input."""
+        """The observer of a turn that begins, if there is one. `given` is the turn's input."""
         if self.observation.observe is None:
             return None
         return self.observation.observe(
@@ -129,7 +129,7 @@ class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-# What the calls of a turn have around them.
+# What all calls of a turn share.
 
 
 def around_of(
@@ -141,7 +141,7 @@ def around_of(
     tell: Watch,
     books: Bookkeeper,
 ) -> Around:
-    """The same for all calls of the turn. `tell` reaches its watchers."""
+    """What all calls of the turn share. `tell` reaches its watchers."""
     return Around(
         turn_id=config.turn_id,
         path=means.path,
@@ -171,8 +171,9 @@ def around_of(
 
 
 class ToolAsks:
-    """Puts asks to `approver`, who has `ask_s` seconds for each. If nobody is there (no approver, a policy that is not attended),
-    the policy's `unattended` counts, and without a policy it is a denial. An ask that nobody answers in time is denied."""
+    """Puts asks to `approver`, who has `ask_s` seconds for each. If nobody is there (no approver, or a policy that is not
+    attended), the policy's `unattended` is the answer; without a policy the answer is a denial. An ask without an answer in time
+    is denied."""
 
     def __init__(
         self,
@@ -192,7 +193,7 @@ class ToolAsks:
         self._origin = AskOrigin(turn_id=turn_id, folder="" if policy is None else policy.workspace)
 
     async def put(self, one: OneAsk, /, *, left_s: float) -> Approval:
-        """The answer, or its default (`by="default"`). Left for later is denied: the tool runs now."""
+        """The answer, or its default (`by="default"`). An ask that is left for later is denied, because the tool runs now."""
         deadline_s = min(self._ask_s, left_s)
         self._tell(AskOpened(one.call, one.subject, one.options, deadline_s))
         answer = Approval(call_id=one.call.id, verdict="deny", by="failed", text="the call ended before the answer")

@@ -1,8 +1,8 @@
-"""Values of a program, as they come out of the interpreter: what JSON cannot carry is named, everything can be shown.
+"""Values of a program, as they come out of the interpreter: an error names what JSON cannot carry, and every value can be shown.
 
-They are a stranger's: nested 100,000 deep, holding themselves, or a list of two of a list of two ... sixty times over, which
-is small in the interpreter and has no end when it is written out. So each is walked without recursion and within bounds
-before anything else touches it.
+They come from foreign code: nested 100,000 deep, containing themselves, or a list of two of a list of two ... sixty times over,
+which is small in the interpreter but endless when it is written out. So each value is walked without recursion and within bounds
+before any other code touches it.
 """
 
 import ast
@@ -20,8 +20,8 @@ MAX_VALUES = 100_000  # 0.1 s to walk
 MAX_SHOWN_BYTES = 4 * 1024 * 1024
 SHOWN_DEPTH = 20  # of a value that JSON cannot carry
 INT_BITS = 64
-# The interpreter hands out what it cannot hand over as the text that Python prints of it. A text that is just this, written
-# into a file, is damage; nobody means it.
+# The interpreter gives a value that it cannot pass on as the text that Python prints for it. If such a text went into a file,
+# that would be damage; no program means it.
 _PRINTED = re.compile(
     r"<(?:coroutine [\w ().]+|gather\(\d+\)|function '[^']*' at 0x[0-9a-f]+|module '[^']*'|class '[^']*'"
     r"|[\w.]+ object(?:; [^\n]*)?)>"
@@ -33,7 +33,7 @@ REST_LEFT_OUT = "\n[... the rest of this value is left out]"
 
 @runtime_checkable
 class _Instance(Protocol):
-    """An instance of a class of the program's own."""
+    """An instance of a class that the program defines."""
 
     @property
     def name(self) -> str: ...
@@ -42,8 +42,8 @@ class _Instance(Protocol):
 
 
 def json_problem(value: object, *, limit_bytes: int) -> str:
-    """Why JSON cannot carry this value just as it is, in words; empty where it can. Sets become lists, dates ISO text, keys
-    that are whole numbers text."""
+    """Why JSON cannot carry this value as it is, in words; empty if it can. Sets become lists, dates ISO text, integer keys
+    text."""
     size = count = 0
     todo: list[tuple[object, int]] = [(value, 0)]
     while todo:
@@ -99,7 +99,7 @@ def _leaf_problem(value: object) -> str:
 
 
 def _key_problem(items: dict[object, object]) -> str:
-    """JSON has only texts as keys; what would become the same text twice loses a value."""
+    """What is wrong with the keys. JSON has only texts as keys; if two keys became the same text, one value would be lost."""
     others = [key for key in islice(items, MAX_VALUES) if not isinstance(key, str)]
     for key in others:
         if isinstance(key, bool) or not isinstance(key, int) or key.bit_length() > INT_BITS:
@@ -114,8 +114,8 @@ def _kind(value: object) -> str:
 
 
 def shown(value: object, *, limit: int) -> str:
-    """The value for a reader: text as it is, JSON where that can carry it, else as Python writes it. What is too deep is
-    `...`, and of what is longer than `limit` characters and no JSON only the beginning is there."""
+    """The value for a reader: text as it is, JSON if possible, else as Python writes it. Parts that are too deep become `...`; a
+    value that is not JSON and longer than `limit` characters is cut there."""
     if isinstance(value, str):
         return value
     if not json_problem(value, limit_bytes=MAX_SHOWN_BYTES):
@@ -134,7 +134,7 @@ def shown(value: object, *, limit: int) -> str:
 
 
 def _drawn(value: object) -> Iterator[str]:
-    """Piece by piece, so that nobody waits for what is not read."""
+    """Piece by piece, so that parts that nobody reads cost no time."""
     items: list[Iterator[tuple[str, object]]] = [iter([("", value)])]
     ends = [""]
     comma = ""
@@ -159,7 +159,7 @@ def _drawn(value: object) -> Iterator[str]:
 
 
 def _opened(value: object) -> tuple[str, Iterable[tuple[str, object]], str] | None:
-    """What begins a container, its items with their labels, and what ends it; None where the value is none."""
+    """The beginning of a container, its items with their labels, and its end; None if the value is no container."""
     match value:
         case dict():
             pairs = cast("dict[object, object]", value).items()
@@ -191,15 +191,15 @@ def _leaf(value: object) -> str:
         return f"<{_kind(value)}, too long to write>"
 
 
-# Which calls of a program are awaited: those get a future and may run together, all others get their value at once.
+# Which calls of a program are awaited: those get a future and may run together; all others get their value at once.
 #
-# Models write `text = read(path="a")` and `await read(path="a")`, and both are meant. In Python a call does not know whether
-# it is awaited, so it is read off the program's tree. Where the tree cannot be had the interpreter's own word stands.
+# Models write `text = read(path="a")` and `await read(path="a")`, and both are meant. In Python a call does not know whether it
+# is awaited, so the program's syntax tree tells. If there is no tree, the interpreter decides.
 
 
-# What takes awaitables as arguments.
+# Functions that take awaitables as arguments.
 GATHERERS = frozenset(["gather", "create_task", "ensure_future", "wait_for", "wait", "shield", "as_completed"])
-# What puts an argument into a list.
+# Methods that put an argument into a list.
 KEEPERS = frozenset(["append", "add", "extend", "insert"])
 
 _Containers = (
@@ -219,7 +219,7 @@ _Containers = (
 
 
 def normal_lines(program: str) -> str:
-    """The program with `\\n` at each line's end, as everything here counts."""
+    """The program with `\\n` at each line's end, which all positions here rely on."""
     return program.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -229,7 +229,8 @@ def line_at(program: str, *, byte: int) -> int:
 
 
 def awaited_calls(program: str) -> frozenset[tuple[int, int]] | None:
-    """The calls that are awaited or gathered somewhere, as (start, end) in UTF-8 bytes; None where Python cannot say."""
+    """The calls that are awaited or gathered somewhere, as (start, end) in UTF-8 bytes; None if Python cannot parse the
+    program."""
     try:
         tree = ast.parse(program)
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
@@ -244,7 +245,7 @@ def awaited_calls(program: str) -> frozenset[tuple[int, int]] | None:
                 if isinstance(node, ast.Call) and _is_awaited(node, parents=parents, awaited=awaited)
             ]
         )
-    # The text is a model's: the parser may give up on it.
+    # The text comes from a model, so the parser may fail.
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -295,7 +296,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _awaited_names(tree: ast.AST) -> set[str]:
-    """The names whose values, or the items of whose values, are awaited or gathered; and those of functions that are."""
+    """The names whose values (or their items) are awaited or gathered, and the names of functions that are."""
     names: set[str] = set()
     loops: list[tuple[ast.expr, ast.expr]] = []
     for node in ast.walk(tree):

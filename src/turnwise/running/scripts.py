@@ -1,8 +1,8 @@
-"""Scripted steps: the interpreter that runs a program until it needs tools, and goes on with their results.
+"""Scripted steps: the interpreter runs a program until it needs tools, and continues with their results.
 
 The interpreter is pydantic-monty: Python without files, network or processes of its own, in a worker process with limits on
-computing and memory. What it keeps is the driver's alone, by the id of the call whose program it is; the chair knows what
-was called and what came of it. One program is at hand at a time; its worker ends with it.
+computing and memory. Its state belongs to the runner alone, under the id of the program's call; the turn machine knows what was
+called and what came of it. One program runs at a time; its worker ends with it.
 """
 
 import asyncio
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     import pydantic_monty as monty
 
 
-# The time that a program sees: the same when it is run again after a crash, so that it asks for the same calls.
+# The time that a program sees. It is the same if the program runs again after a crash, so that it makes the same calls.
 class ProgramTime:
-    """What a program's clock says: when it began, and what has passed by the journal since, its own sleeps included. It stands
-    still while the program computes, and while no process works on the turn."""
+    """What a program's clock says: when it began, plus the time that has passed since by the journal, its own sleeps included. It
+    stands still while the program computes, and while no process works on the turn."""
 
     def __init__(self, began: float, *, ordered_s: float) -> None:
-        """`began` is UTC, seconds since 1970; `ordered_s`, here and below, seconds of the turn."""
+        """`began` is UTC, seconds since 1970; `ordered_s`, here and below, is in seconds of the turn."""
         self._began = began - ordered_s
         self.now = began
 
     def go_on(self, *, ordered_s: float) -> None:
-        """It has results since then; the clock never goes back."""
+        """The program got results then. The clock never goes back."""
         self.now = max(self.now, self._began + ordered_s)
 
     def pass_by(self, seconds: float) -> None:
         self.now += seconds
 
     def read(self, function: str, args: tuple[object, ...]) -> object:
-        """What the interpreter's function of that name returns; None for one that tells no time."""
+        """What the interpreter's function of that name returns; None for a function that tells no time."""
         zone = next((one for one in args if isinstance(one, tzinfo)), None)
         match function:
             case "time.time":
@@ -70,10 +70,10 @@ if sys.platform == "linux":
 ERROR_CHARACTERS = 2 * 1024
 MAX_FRAMES = 4  # of a traceback: the way to the innermost one
 NOTHING = "(The program ended without printing or returning anything.)"
-# Of computing, beyond a program's own limit: the interpreter looks at that between its operations, a second later it is killed by
-# us, and then by the kernel, where nobody is left to do it.
+# Computing time beyond a program's own limit. The interpreter checks its limit between operations. A second later turnwise kills
+# the worker; after that the kernel does, in case turnwise is gone.
 KERNEL_SLACK_S = 3
-# What the interpreter (pydantic-monty 1.4) cannot do, by its own words, and what to do instead.
+# What the interpreter (pydantic-monty 1.4) cannot do, in its own words, and what to do instead.
 INSTEAD = {
     "cannot suspend in this synchronous context": "; `map`, `filter`, `sorted`, `min`, `max` and methods such as `__str__` "
     "cannot call a tool: call it in a loop or a comprehension",
@@ -87,7 +87,7 @@ OTHER_CALLS = (
     "The process died while the program ran. Run again with the results that its calls had, it asked for other calls, so it was "
     "ended. What its calls did stands: look at it, and write a program for the rest."
 )
-SETTLE_S = 0.5  # for a program that is stopped in the middle of its work, before it is killed
+SETTLE_S = 0.5  # for a program that is stopped in the middle of its work, before its worker is killed
 SLEEP, ASYNC_SLEEP = "time.sleep", "asyncio.sleep"
 
 
@@ -95,14 +95,14 @@ class Scripts:
     """Runs the programs of a turn."""
 
     def __init__(self, clock: Clock, *, so_far: ProgramSoFar | None = None) -> None:
-        """`so_far` is a program that a process which has died was at."""
+        """`so_far` is the program of a process that has died."""
         self._clock = clock
         self._so_far = so_far
         self._at_hand: _Program | None = None
-        self._over: asyncio.Future[None] | None = None  # the time of the program at work
+        self._over: asyncio.Future[None] | None = None  # the time of the running program
 
     def end_in_time(self) -> bool:
-        """The turn's time is up, and that of the program was up before: it is stopped. False: none is at work."""
+        """The turn's time is up, and the program's time was up before: stop the program. False: no program runs."""
         if self._over is None:
             return False
         if not self._over.done():
@@ -112,8 +112,8 @@ class Scripts:
     async def run(
         self, command: RunScript, *, ordered_s: float = 0.0, now_s: float = 0.0
     ) -> ScriptCalled | ScriptFinished:
-        """Do what the command says, which was ordered that many seconds after the turn began; a program that begins takes the
-        time from `now_s` (UTC, seconds since 1970). One that fails in any way has finished, with words for the model."""
+        """Do the command, which was ordered `ordered_s` seconds after the turn began. A new program takes its time from `now_s`
+        (UTC, seconds since 1970). If a program fails in any way, it has finished, with words for the model."""
         program = self._at_hand
         if program is None or program.call_id != command.call.id:
             await self.close()
@@ -145,8 +145,8 @@ class Scripts:
     async def _run_again(
         self, program: "_Program", command: RunScript, *, so_far: ProgramSoFar, ordered_s: float
     ) -> ScriptCalled | ScriptFinished:
-        """From its beginning, with the results that its calls had: as long as it asks for the same calls, none of them runs
-        again. What it slept then is not slept again."""
+        """Run it again from its beginning, with the results that its calls had. As long as it makes the same calls, no call runs
+        again, and earlier sleeps take no time."""
         program.sleeps = False
         event = await self._advance(program, so_far.begun)
         answers = (*so_far.given[: len(so_far.asked) - 1], command.results)
@@ -165,7 +165,7 @@ class Scripts:
         return event
 
     async def _advance(self, program: "_Program", command: RunScript) -> ScriptCalled | ScriptFinished:
-        """As far as it comes within `most_s`. What it computes or waits for then ends with it."""
+        """Run it as far as it gets within `most_s`. Its computing and its waits end then, too."""
         if command.most_s is None:
             return await program.advance(command)
         if command.most_s <= 0.0:
@@ -184,14 +184,14 @@ class Scripts:
             advancing.cancel()
 
     async def close(self) -> None:
-        """End the interpreter at hand, whatever it does."""
+        """End the current interpreter, whatever it does."""
         program, self._at_hand = self._at_hand, None
         if program is not None:
             await program.close()
 
 
 class _Printed:
-    """What a program prints: its head and its tail, within a limit."""
+    """The output of a program: its head and its tail, within a limit."""
 
     def __init__(self, limit_characters: int) -> None:
         self._half = max(1, limit_characters // 2)
@@ -222,7 +222,7 @@ class _Printed:
 
 
 class _Session(Protocol):
-    """What of an interpreter's session is needed here, typed by us: the library's own types give `Any` away."""
+    """The parts of an interpreter's session that are used here, with types: the library's own types return `Any`."""
 
     @property
     def worker_pid(self) -> int | None: ...
@@ -231,27 +231,27 @@ class _Session(Protocol):
 
 
 class _Wanted(msgspec.Struct, frozen=True):
-    """A call of the program that waits for its result: `number` is the interpreter's own."""
+    """A call of the program that waits for its result. `number` is the interpreter's own number."""
 
     number: int
     call: ToolCall
 
 
 class _Stopped(Exception):
-    """The program goes no further, for this reason."""
+    """The program cannot continue, for this reason."""
 
 
 class _Misfit(Exception):
-    """The arguments of a call cannot be those of its tool, as the chair would find of others."""
+    """The arguments of a call do not fit its tool; the turn machine would find the same."""
 
 
 class _Program:
-    """One program on its way."""
+    """One running program."""
 
     def __init__(self, command: RunScript, *, clock: Clock, time: ProgramTime) -> None:
         self.call_id = command.call.id
         self.time = time
-        self.sleeps = True  # False: what it sleeps has passed before
+        self.sleeps = True  # False: its sleeps have passed already
         self._clock = clock
         self._text = normal_lines(command.program)
         self._limits = command.limits
@@ -261,19 +261,19 @@ class _Program:
         self._open = contextlib.AsyncExitStack()
         self._snapshot: object = None
         self._line = 0  # of its last call
-        self._raised = ""  # what that call raises, as the interpreter words it
+        self._raised = ""  # what that call raises, in the interpreter's words
         self._count = 0
         self._slept_s = 0.0
         self._exchanged_bytes = 0
-        self._sleeping: dict[int, float] = {}  # the interpreter's numbers of sleeps, and when each is over
+        self._sleeping: dict[int, float] = {}  # the interpreter's numbers of sleeps, and when each ends
         self._futures: dict[int, _Wanted] = {}
-        self._called: list[ToolCall] = []  # that it waits for
-        self._waiting: dict[str, int] = {}  # the interpreter's numbers by the ids of the calls that it waits for
+        self._called: list[ToolCall] = []  # calls that it waits for
+        self._waiting: dict[str, int] = {}  # the interpreter's numbers, by the ids of those calls
         self._ran: tuple[str, ...] = ()
-        self._unknown: list[str] = []  # its calls of unknown outcome, whatever the program made of that
+        self._unknown: list[str] = []  # its calls of unknown outcome, whatever the program did with the result
 
     async def close(self) -> None:
-        # A worker that computes is killed; nothing that closing finds wrong is of use to anybody.
+        # A worker that computes is killed; errors of closing it help nobody.
         with contextlib.suppress(Exception):
             await self._open.aclose()
 
@@ -303,7 +303,7 @@ class _Program:
             return self._failed(f"the interpreter could not be started ({error})", line=0)
 
     def stopped(self, command: RunScript) -> ScriptFinished:
-        """It goes no further, as the turn's time leaves it no more."""
+        """The program stops, because the turn's time leaves it no more."""
         self._ran = command.ran
         return self._failed(f"it was stopped: {TURNS_TIME}", line=self._line)
 
@@ -317,12 +317,13 @@ class _Program:
             limits={
                 "max_feed_duration_secs": limits.cpu_s,
                 "max_memory": limits.memory_bytes,
-                # calls, waits for them, names of functions, sleeps: the limit of calls is kept here, in words of ours
+                # calls, waits for them, names of functions, sleeps: turnwise keeps the limit of calls itself, to say it in its
+                # own words
                 "max_suspensions": 20 * limits.calls + 10_000,
             },
             os_policy={
-                "sleep": "call_host",  # its own sleeps end after ten seconds, whatever was asked for
-                # After a crash it is run again, and has to ask for the same calls.
+                "sleep": "call_host",  # the interpreter's own sleeps end after ten seconds, whatever the program asked for
+                # After a crash it runs again, and must make the same calls.
                 "random_start": {"seed": self.call_id},
                 "datetime": "call_host",
                 "process_time": "zero",
@@ -353,7 +354,7 @@ class _Program:
             self._snapshot = await self._answer(called, answers[called.call_id])
 
     async def _step(self, module: "_Monty") -> list[_Wanted]:
-        """Go on to the next stop; the calls that have to be made first, if that is one."""
+        """Run to the next stop. Returns the calls to make first, if the stop is one for calls."""
         snapshot = self._snapshot
         if isinstance(snapshot, module.AsyncNameLookupSnapshot):
             function = self._functions.get(snapshot.variable_name) if snapshot.object_id is None else None
@@ -404,7 +405,7 @@ class _Program:
         return line_at(self._text, byte=called.position.start) if is_ours else self._line
 
     async def _on_system(self, called: "monty.AsyncFunctionSnapshot") -> object:
-        """Sleep on our clock, within the limit; everything else of a system is not there. Sleeps that are awaited together pass
+        """Sleep on turnwise's clock, within the limit; no other system function exists. Sleeps that are awaited together pass
         together, once the calls that are awaited with them have their results."""
         if called.function_name not in (SLEEP, ASYNC_SLEEP):
             told = self.time.read(str(called.function_name), called.args)
@@ -434,7 +435,8 @@ class _Program:
         self.time.pass_by(seconds)
 
     def _call_of(self, called: "monty.AsyncFunctionSnapshot") -> "_Wanted | dict[str, object]":
-        """The call of a tool, or what the function raises instead: what Python would raise, in Python's words."""
+        """The call of a tool, or the error that the function raises instead: the error that Python would raise, in Python's
+        words."""
         name = str(called.function_name)
         function = self._functions.get(name)
         if function is None or called.object_id is not None:
@@ -460,14 +462,14 @@ class _Program:
         return _Wanted(called.call_id, call)
 
     def _exchange(self, size: int) -> None:
-        """So many bytes more are on their way between the program and its tools."""
+        """Count bytes that pass between the program and its tools."""
         self._exchanged_bytes += size
         if self._exchanged_bytes > self._limits.exchanged_bytes:
             raise _Stopped(
                 f"its arguments and results together have more than {self._limits.exchanged_bytes:,} bytes, which is the limit"
             )
 
-    # what the model is told
+    # The words for the model.
 
     def _output(self, complete: "monty.MontyComplete") -> str:
         limit = self._limits.output_characters
@@ -500,7 +502,7 @@ class _Program:
         return self._finished("\n".join([piece for piece in pieces if piece]), is_error=True)
 
     def _called_otherwise(self) -> list[str]:
-        """For a program that calls tools by names that are Python's: it may have called something else."""
+        """A hint for a program that calls tools under names of Python's own: it may have called something else."""
         return [
             f"In a program the tool `{function.tool}` is called `{function.name}`."
             for function in self._functions.values()
@@ -528,7 +530,7 @@ class _Program:
             )
         lines = [(frame.line, frame.source_line or "") for frame in ours[-MAX_FRAMES:]]
         if lines and said == self._raised:
-            # Of an error that no `except` around it takes, pydantic-monty 1.4 names the line of the last of these.
+            # If no `except` catches an error, pydantic-monty 1.4 names the line of the last of these.
             line = self._line
             lines[-1] = line, self._text.split("\n")[line - 1]
         kind = "SyntaxError: " if isinstance(error, module.MontySyntaxError) else ""
@@ -537,7 +539,7 @@ class _Program:
 
 
 class _Monty(Protocol):
-    """The module, as far as it is used: it is imported when the first program runs (0.08 s)."""
+    """The parts of the module that are used. It is imported when the first program runs (0.08 s)."""
 
     AsyncMonty: "type[monty.AsyncMonty]"
     AsyncFutureSnapshot: "type[monty.AsyncFutureSnapshot]"
@@ -550,7 +552,8 @@ class _Monty(Protocol):
 
 
 def _let_the_kernel_end(pid: int | None, *, cpu_s: float) -> None:
-    """A worker that outlives a killed turnwise computes no longer than that: a single operation does not look at its limit."""
+    """Limit a worker's computing by the kernel, in case turnwise is killed: a single operation does not check the worker's own
+    limit."""
     if sys.platform == "linux" and pid is not None:
         most_s = math.ceil(cpu_s) + KERNEL_SLACK_S
         with contextlib.suppress(OSError, ValueError):  # it has ended already
@@ -571,7 +574,7 @@ def _raised(kind: str, message: str) -> dict[str, object]:
 
 
 def _stand_in(function: ScriptFunction) -> Callable[[], None]:
-    """What the interpreter takes for the function where a program names it without calling it."""
+    """What the interpreter uses for a function that the program names without calling it."""
 
     def stand_in() -> None: ...
 
@@ -596,8 +599,8 @@ def _unknown_of(calls: Sequence[ToolCall], results: Sequence[ScriptResult]) -> l
 def _arguments(
     function: ScriptFunction, positional: tuple[object, ...], named: dict[str, object], *, limit_bytes: int
 ) -> "str | TypeError | _Misfit":
-    """The arguments as JSON text (as text, where the tool takes that), or what is wrong with them: a TypeError for what JSON
-    cannot carry, else a misfit, which a program catches like any other that the tool's schema finds."""
+    """The arguments as JSON text (as plain text, if the tool takes that), or what is wrong with them: a TypeError for values that
+    JSON cannot carry, otherwise a misfit. The program catches a misfit like every other error that the tool's schema finds."""
     if len(positional) > len(function.parameters):
         takes = f"takes {_counted(len(function.parameters))} by position, and {len(positional)} were given"
         return _misfit(function, takes)

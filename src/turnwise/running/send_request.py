@@ -1,4 +1,4 @@
-"""One `SendRequest`: entered in the books, sent, and completed there; or taken back, where it never left."""
+"""One `SendRequest`: entered in the ledger, sent, and completed there; or removed, if it was never sent."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,13 +24,13 @@ from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import Profile
 
-OWN_SETTINGS = frozenset({"step", "answer"})  # what else is asked, turnwise has chosen
+OWN_SETTINGS = frozenset({"step", "answer"})  # turnwise itself has chosen the settings of all other requests
 
 
 class Sender:
-    """Sends the requests of one turn. `enter_step` is called once a request is about to leave; `keeps_hash`: somebody reads the
-    hash of the body. `exchange` is the one at hand; `was_told`: the watchers know of the last one. `adapted` is what the session
-    was told of settings that do not go to their model as they were set."""
+    """Sends the requests of one turn. `enter_step` is called when a request is about to leave. `keeps_hash`: somebody reads the
+    hash of the body. `exchange` is the current exchange. `was_told`: the watchers know of the last request. `adapted` is what the
+    session was told about settings that go to the model in another form."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class Sender:
         self._history = EncodedHistory()
         self._hash = BodyHash() if keeps_hash else None
         self._cache = books.watches_cache()
-        self._plain_choice: ToolChoice = plain_choice  # of the turn's own steps
-        self._purpose: Purpose | None = None  # of the request before
-        self._is_ready = False  # the transport
+        self._plain_choice: ToolChoice = plain_choice  # for the turn's own steps
+        self._purpose: Purpose | None = None  # of the last request
+        self._is_ready = False  # the transport is
         self.exchange: Exchange | None = None
         self.was_told = False
         self.adapted: frozenset[Repair] = frozenset()
@@ -86,7 +86,7 @@ class Sender:
             body_sha256="" if self._hash is None else self._hash.sha256_of(call),
             body_bytes=len(request.body),
         )
-        # Half a second at a process's first request: a death in it must not look like one behind it.
+        # A process needs half a second for its first request. A death during that time must not look like a death after it.
         if not self._is_ready:
             make_ready(self._means.transport, request)
             self._is_ready = True
@@ -107,7 +107,9 @@ class Sender:
         )
         try:
             if (task := asyncio.current_task()) is not None and task.cancelling():
-                await asyncio.sleep(0)  # cancelled while the journal was waited for: it does not leave
+                await asyncio.sleep(
+                    0
+                )  # if the task was cancelled while it waited for the journal, the request does not leave
             event = _with_unread_call(await exchange.run(request))
         except BaseException:
             if self._books.settle(entry, exchange, event=None, asked_hour=asks_hour(call)) is None:
@@ -143,8 +145,8 @@ class Sender:
     def _learn(
         self, event: RequestFailed, *, request: Request, profile: Profile, call: HttpCall, door: Door
     ) -> RequestFailed:
-        """The failure, with what it says of bound thinking. It is worth another attempt where it refuses what is asked of the
-        cache: that one asks for less."""
+        """The failure, with what it says about bound thinking. It is worth another attempt if it refuses the request's cache
+        options: the next attempt asks for less."""
         if (with_binding := self._endpoint.family.with_binding) is not None:
             asked = request.drops_stale_thinking
             told = with_binding(event.fault, model=request.model, body=call.body, asked=asked)
@@ -157,7 +159,7 @@ class Sender:
         return msgspec.structs.replace(event, fault=fault)
 
     def _tell_adapted(self, call: HttpCall, *, model: str) -> None:
-        """What goes up otherwise than it was set: once in a session, and in the repairs of the next response."""
+        """Tell which settings go to the model in another form: once in a session, and in the repairs of the next response."""
         told = [Repair(ADAPTED, f"`{model}`", f"`{one.setting}`: {one.because}") for one in call.adapted]
         new = [repair for repair in told if repair not in self.adapted]
         self.adapted |= frozenset(new)
@@ -166,7 +168,7 @@ class Sender:
             self._note(f"{one.where} does not get a setting as you set it: {one.what}")
 
     def _tell_call_missing(self, command: SendRequest, *, request: Request, response: Response) -> None:
-        """An answer in place of the call that was asked for."""
+        """Tell that the model answered instead of making the required call."""
         is_step = (command.retry_of or command.purpose) == "step"
         if is_step and response.finish is FinishReason.STOP and not calls_of(response.message):
             choice = request.tool_choice
@@ -174,7 +176,7 @@ class Sender:
             self._note(f"`{request.model}` was to call {wanted} (`tool_choice`), and answered without the call")
 
     def _cost_of_change(self, call: HttpCall, *, response: Response) -> str:
-        """What it cost in cache and in thinking that the prompt is another one than before; empty where that is nothing."""
+        """What the change of the prompt cost in cache and in thinking; empty if it cost nothing."""
         anew = 0 if call.changed_at is None else self._cache.read_anew
         read = [f"{anew:,} tokens read anew, as the prompt has changed"] if anew else []
         return "; ".join([*read, *[one.what for one in response.repairs if one.kind == "thinking_dropped"]])
@@ -228,7 +230,7 @@ class Sender:
         self._watchers.tell(seen)
 
     def _tell_cut_off(self, number: int, *, seconds: float) -> None:
-        """The request that was told as started did not leave: who counts requests takes it back."""
+        """The request that was told as started did not leave: counters of requests take it back."""
         self._watchers.tell(RequestFinished(number=number, response=None, fault=None, seconds=seconds, sent=False))
 
     def _jitter(self) -> float:
@@ -236,7 +238,7 @@ class Sender:
 
 
 def _with_unread_call(event: ResponseReceived | RequestFailed) -> ResponseReceived | RequestFailed:
-    """A call that the server could not read is the model's mistake, not the provider's failure."""
+    """A call that the server could not read is the model's fault, not the provider's."""
     is_failure = isinstance(event, RequestFailed)
     arrived, fault = (event.partial, event.fault) if is_failure else (event.response, event.response.fault)
     response = None if fault is None else unread_response(fault, arrived=arrived)
@@ -244,5 +246,5 @@ def _with_unread_call(event: ResponseReceived | RequestFailed) -> ResponseReceiv
 
 
 def asks_hour(call: HttpCall) -> bool:
-    """Whether a mark of ours says so."""
+    """Whether one of turnwise's cache marks asks for an hour."""
     return any(b'"1h"' in call.body[start:end] for start, end in call.marks)

@@ -9,19 +9,19 @@ import msgspec
 from turnwise.errors import ToolFault
 from turnwise.vocab import File, Text, ToolCall, ToolResult
 
-# About 16,000 tokens: more drowns a context window; the head and the tail are kept because both tell what happened.
+# About 16,000 tokens: more would drown a context window. The head and the tail are kept, because both tell what happened.
 MAX_TEXT_CHARACTERS = 64 * 1024
-MAX_PARTS = 100  # texts share the limit: 600 characters each is the least that still says something
-MAX_FILE_BYTES = 20 * 1024 * 1024  # what the large providers take in one request
-MAX_NOTE_CHARACTERS = 20 * 1024  # of the notes that stand beside them, together: a result is not cut for them
+MAX_PARTS = 100  # texts share the limit: with fewer than 600 characters each, they would say nothing
+MAX_FILE_BYTES = 20 * 1024 * 1024  # what the large providers accept in one request
+MAX_NOTE_CHARACTERS = 20 * 1024  # of all notes beside the texts together: notes do not shorten a result
 ERROR_CHARACTERS = 4 * 1024
 NOTHING = "(no output)"  # some APIs refuse an empty result
 
 
 def result_of(call: ToolCall, value: object, *, whole_bytes: int | None = None) -> ToolResult:
-    """The value as a result, its texts cut to what a model can read; with `whole_bytes` they are whole, or the result is an
-    error where they have more than that. Never raises: what cannot become JSON is an error result that says so."""
-    if type(value) is str and whole_bytes is None:  # most tools return nothing else
+    """The value as a result, its texts cut to a length that a model can read. With `whole_bytes` the texts are whole, and the
+    result is an error if they are longer. Never raises: a value that cannot become JSON gives an error result that says so."""
+    if type(value) is str and whole_bytes is None:  # most tools return just this
         return _result(call, (Text(cut_middle(_clean(value), limit=MAX_TEXT_CHARACTERS)),), is_error=False)
     given = [value] if not _holds_parts(value) else list(cast("list[object]", value))
     parts, left_out = _few(given) if whole_bytes is None else (given, 0)
@@ -45,8 +45,8 @@ def result_of(call: ToolCall, value: object, *, whole_bytes: int | None = None) 
 
 
 def failure_of(call: ToolCall, error: BaseException) -> ToolResult:
-    """What a tool raised, as its result, whatever it is: `sys.exit()`, a panic of a Rust extension (a BaseException), an
-    exception whose own text cannot be had. Never raises. A Ctrl-C of the user is not among them: faces catch the signal."""
+    """The result for an error of a tool, whatever it is: `sys.exit()`, a panic of a Rust extension (a BaseException), or an
+    exception whose own text fails. Never raises. A user's Ctrl-C never comes here: faces catch the signal."""
     text = _words(error)
     if isinstance(error, ToolFault):
         return error_result(call, text)
@@ -54,12 +54,12 @@ def failure_of(call: ToolCall, error: BaseException) -> ToolResult:
 
 
 def words_of(error: BaseException) -> str:
-    """What a stranger's code raised, in words that a journal can hold. Never raises."""
+    """The text of an error of foreign code, in characters that a journal can hold. Never raises."""
     return _clean(f"{type(error).__name__}: {_words(error)}".removesuffix(": "))
 
 
 def journalable(text: object) -> str:
-    """A stranger's text without what JSON cannot carry; empty where it is no text."""
+    """A foreign text without characters that JSON cannot carry; empty if it is not a text."""
     return _clean(text) if isinstance(text, str) and text else ""
 
 
@@ -68,7 +68,7 @@ def error_result(call: ToolCall, text: str) -> ToolResult:
 
 
 def cut_middle(text: str, *, limit: int) -> str:
-    """The text, or its head and tail with a note between them that says how much is left out."""
+    """The text, or its head and tail with a note between them that says how much is missing."""
     if len(text) <= limit:
         return text
     half = limit // 2
@@ -77,7 +77,7 @@ def cut_middle(text: str, *, limit: int) -> str:
 
 
 def _words(error: BaseException) -> str:
-    """The exception's own text; a `__str__` that raises is a tool's code like any other."""
+    """The exception's own text. Its `__str__` may raise: it is code of the tool."""
     try:
         return cut_middle(str.__str__(str(error)), limit=ERROR_CHARACTERS)
     except BaseException as worse:  # noqa: BLE001 (whatever it raises, the call must have its result)
@@ -85,8 +85,8 @@ def _words(error: BaseException) -> str:
 
 
 def _holds_parts(value: object) -> bool:
-    """A list with a part in it is a list of parts. `isdisjoint` and `map` stay in C: a list of 5,000,000 takes 0.13 s, with a
-    loop 1.4 s."""
+    """Whether a list contains a part: then all its items are parts. `isdisjoint` and `map` stay in C: a list of 5,000,000 takes
+    0.13 s, with a loop 1.4 s."""
     return isinstance(value, list | tuple) and not _PARTS.isdisjoint(map(type, cast("list[object]", value)))
 
 
@@ -95,7 +95,7 @@ PartType = TypeVar("PartType", Text, File)
 
 
 def _few(parts: list[object]) -> tuple[list[object], int]:
-    """The first and last of them, and how many were left out between."""
+    """The first and last parts, and how many between them are left out."""
     if len(parts) <= MAX_PARTS:
         return parts, 0
     half = MAX_PARTS // 2
@@ -103,7 +103,7 @@ def _few(parts: list[object]) -> tuple[list[object], int]:
 
 
 def _part_of(value: object) -> Text | File:
-    """One part, safe to be written down. Raises whatever a stranger's value makes of it."""
+    """One part that can be recorded. Raises whatever the foreign value raises."""
     match value:
         # structs do not check their fields, and the journal would fail on them later
         case Text():
@@ -120,7 +120,7 @@ def _checked(part: PartType) -> PartType:
 
 
 def _exact(text: str) -> str:
-    """A subclass (numpy's, markupsafe's) is no text to msgspec."""
+    """The text as a plain `str`: for msgspec, a subclass (numpy's, markupsafe's) is not a text."""
     return str.__str__(text)
 
 
@@ -129,7 +129,7 @@ def _result(call: ToolCall, content: tuple[Text | File, ...], *, is_error: bool)
 
 
 def _within_size(content: list[Text | File]) -> list[Text | File]:
-    """Texts share the limit in equal parts, so the last one is not lost to the first; so do notes, which have their own."""
+    """Texts share the limit in equal parts, so that the first does not push out the last. Notes share a limit of their own."""
     notes = sum(isinstance(part, Text) and part.note != "" for part in content)
     texts = sum(isinstance(part, Text) for part in content) - notes
     beside = sum([len(part.text) for part in content if isinstance(part, Text) and part.note])
@@ -158,8 +158,8 @@ def _whole(call: ToolCall, content: list[Text | File], *, limit_bytes: int) -> T
 
 
 def _clean(text: str) -> str:
-    """Not empty, and lone surrogates (file names that are no UTF-8 bring them) written out as `\\udce9`: JSON cannot carry
-    those, and a `?` in their place would be another name."""
+    """A text that is not empty. Lone surrogates (from file names that are not UTF-8) are written as `\\udce9`: JSON cannot carry
+    them, and a `?` in their place would be another name."""
     return _whole_characters(text) if text else NOTHING
 
 
@@ -184,18 +184,18 @@ def _text_of(value: object) -> str:
 
 
 def _as_text(value: bytes) -> str:
-    return bytes(value).decode("utf-8", "backslashreplace")  # as `_clean` does: no byte becomes another one in silence
+    return bytes(value).decode("utf-8", "backslashreplace")  # as `_clean` does: no byte silently becomes another one
 
 
 def _json_of(value: object) -> str:
-    """The value as JSON. It has no word for what is no number, for bytes and for halves of characters: msgspec writes `null` for
-    the first, base64 for the second and fails on the last, so they are written as text: `"NaN"`, `"-Infinity"`, `"\\\\xff"`,
-    `"\\\\udce9"`. Keys that are one text in JSON (`1` and `"1"`) are refused."""
+    """The value as JSON. JSON cannot write NaN and infinity, bytes, or halves of characters. msgspec writes `null` for the first,
+    base64 for the second and fails on the last, so they become text: `"NaN"`, `"-Infinity"`, `"\\\\xff"`, `"\\\\udce9"`. Keys
+    that are the same text in JSON (`1` and `"1"`) are refused."""
     try:
         written = msgspec.json.encode(value, enc_hook=_plain)
         plain: object = msgspec.to_builtins(value, enc_hook=_plain, builtin_types=(bytes, bytearray, memoryview))
         _STRICT.encode(plain)
-    except (ValueError, TypeError):  # a lone surrogate, too
+    except (ValueError, TypeError):  # also a lone surrogate
         plain = msgspec.to_builtins(value, enc_hook=_plain, builtin_types=(bytes, bytearray, memoryview))
         written = msgspec.json.encode(_spelled(plain))
     if len(msgspec.json.encode(msgspec.json.decode(written))) != len(written):
@@ -249,7 +249,7 @@ def _spelled(plain: object) -> object:
 
 
 def _plain(value: object) -> object:
-    """Types that msgspec does not know: pydantic models, named by what they can do, and other ways to a plain value."""
+    """A plain value for types that msgspec does not know: pydantic models, recognised by their methods, and others."""
     for name, options in (("model_dump", {"mode": "json"}), ("to_dict", {}), ("tolist", {})):
         method = getattr(value, name, None)
         if callable(method) and not isinstance(value, type):

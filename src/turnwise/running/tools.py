@@ -42,12 +42,12 @@ from turnwise.turn.config import ChildReport, ToolOffer, TurnResult
 from turnwise.turn.endings import NO_TIME, TURNS_TIME
 from turnwise.vocab import ToolCall, ToolResult
 
-# Asking a tool's probe what became of a call whose process has died.
+# How a tool's probe is asked what became of a call whose process has died.
 
 
 CallProbe = Callable[[dict[str, object]], object]
-"""Takes a call's arguments and tells what became of it: its result, or None if it has not happened. Whatever it raises: nobody
-knows. Changes nothing."""
+"""Takes a call's arguments and tells what became of the call: its result, or None if it did not happen. If it raises, the outcome
+is unknown. It changes nothing."""
 
 MOST_S = 30.0
 PROBE_THREAD = "turnwise-probe"
@@ -77,7 +77,7 @@ async def ask_probe(probe: CallProbe, planned: PlannedCall, *, key: str, clock: 
 
 
 async def _ask(probe: CallProbe, arguments: dict[str, object]) -> object:
-    """Raises nothing but a cancellation: a probe is a stranger."""
+    """Raises nothing but a cancellation, because a probe is foreign code."""
     try:
         if is_async(probe):
             said = probe(arguments)
@@ -97,17 +97,19 @@ def _ask_here(probe: CallProbe, arguments: dict[str, object]) -> object:
         return OutcomeUnknown()
 
 
-# How long a cancelled tool may tidy up before it is left to itself. Cancelling a turn settles within a second (wait:cancel).
+# How long a cancelled tool may tidy up before it is left behind. Cancelling a turn settles within a second (wait:cancel).
 SETTLE_S = 0.5
 
-LARGE_ITEMS = 1000  # of a container that an async tool returns: turning it into JSON is worth a thread (0.1 ms)
+LARGE_ITEMS = (
+    1000  # of a container from an async tool: from this size on, turning it into JSON is worth a thread (0.1 ms)
+)
 
 THREAD = "turnwise-tool"
 
 
 Arguments = dict[str, object]
 
-# asyncio holds tasks weakly; one that ignores its cancellation must stay somewhere until it ends.
+# asyncio holds tasks weakly; something must hold a task that ignores its cancellation until it ends.
 _abandoned: set[asyncio.Task[None]] = set()
 
 
@@ -150,14 +152,13 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 AnswerFor = Callable[[ChildOrder, ModelQuestion], Awaitable[ModelAnswer]]
-"""Has the run's own model answer what a call asks, as a sub-agent. Raises NoAnswer."""
+"""Lets the run's own model answer a question of a call, as a sub-agent. Raises NoAnswer."""
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
-    """What the calls of a step have around them. All but `enter`, `activity`, `run` and `put_ask` is for those that are
-    sub-agents.
+    """What all calls of a step share. All but `enter`, `activity`, `run` and `put_ask` is for calls that are sub-agents.
 
-    `enter` is called in the last moment before a call is entered, in its own thread: a process that was frozen may end there.
+    `enter` is called in the last moment before a call starts, in its own thread: a process that was frozen may end there.
     """
 
     turn_id: str = ""
@@ -167,22 +168,23 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger | None = None
     journal: Journal | None = None
     ask_s: float = math.inf
-    begun: frozenset[str] = frozenset()  # ids of calls that a process which has died may have started
+    begun: frozenset[str] = frozenset()  # ids of calls that a dead process may have started
     terms: ResumeTerms = ResumeTerms()
     enter: Callable[[], None] | None = None
     activity: Activity | None = None
     put_ask: AskPutter | None = None  # asks a person what a tool asks
-    run: RunAtHand | None = None  # what tools that take a context see, and whose deps sub-agents may have
+    run: RunAtHand | None = None  # what tools with a context see, and whose deps sub-agents may have
     observe: Observe | None = None
     answers: AnswerFor | None = None  # for tools whose calls may ask the model
 
 
 class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool brings for the verdict on its calls, beside its agent's policy.
+    """A tool's own rules for the verdict on its calls, beside its agent's policy.
 
-    `inspect` finds the facts of its calls; `workspace` is the real path of the folder that it works in; `rules` stand before
-    the policy's own. `asked`: each call is asked about, whatever the policy's rules allow. `without_policy`: whether the calls
-    are judged by the defaults where the agent has no policy, too; `asked`: only if it has an approver, or tools that always are.
+    `inspect` finds the facts of its calls. `workspace` is the real path of the folder that it works in. `rules` come before the
+    policy's own. `asked`: turnwise asks about each call, whatever the policy's rules allow. `without_policy`: whether the
+    defaults judge the calls if the agent has no policy; `asked`: only if the agent has an approver, or tools that are always
+    judged.
     """
 
     inspect: Inspector | None = None
@@ -223,14 +225,14 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def goes_again(self) -> bool:
-        """Whether a call that may have run can be repeated: either this does no harm, or the call goes on where it was."""
+        """Whether a call that may have run can be repeated: it does no harm, or it continues where it was."""
         return self.offer.idempotent or self.start is not None
 
 
 class CallTime(msgspec.Struct, frozen=True, kw_only=True):
-    """The seconds that a tool has, its own or, where these are fewer (`is_turns`), those that the turn's time leaves it.
+    """The seconds that a tool has: its own, or those that the turn's time leaves it, if these are fewer (`is_turns`).
 
-    `told_s` are what a tool is told that ends by a deadline of its own; None: it has as long as it asks for.
+    `told_s` is what a tool with a deadline of its own is told; None: it has as long as it asks for.
     """
 
     seconds: float
@@ -242,7 +244,7 @@ class CallTime(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, timeout_s: float, *, left_s: float, grace_s: float) -> "CallTime":
         if timeout_s + grace_s < left_s:
             return cls(seconds=timeout_s, grace_s=grace_s)
-        # The grace of a tool that has some comes out of its time: what comes after that is the answer's.
+        # A tool's grace comes out of its own time: the time after that belongs to the answer.
         return cls(seconds=left_s, told_s=left_s - min(grace_s, left_s / 10), is_turns=True)
 
     def said(self, *, stopped: bool) -> str:
@@ -257,9 +259,9 @@ async def _nothing(_: object) -> None:
 
 
 class ToolRun:
-    """The running of one step's calls. `await run()` once; if that is cancelled, `finished` holds the results so far. `before` is
-    told which calls are about to run, before any of them is entered. `whole_bytes` and `most_s` are those of `RunTools`; `tell`
-    hears what tools tell of their calls while they run."""
+    """The running of one step's calls. `await run()` once; if that is cancelled, `finished` holds the results so far. `before`
+    gets the calls that are about to run, before any of them starts. `whole_bytes` and `most_s` are those of `RunTools`; `tell`
+    gets the events of running tools."""
 
     def __init__(
         self,
@@ -288,21 +290,21 @@ class ToolRun:
         self._computes = whole_bytes is not None
         self._around = around
         self._end_s = None if most_s is None else clock.monotonic() + most_s
-        self._at_hand: list[Callable[[], None]] = []  # the ends of the calls that this one ends
+        self._at_hand: list[Callable[[], None]] = []  # the ends of the calls that this run must end
         self._children: list[ChildReport] = []
         self._over: asyncio.Future[None] | None = None  # the time of the sub-agents
-        self._at_work = 0  # sub-agents
+        self._at_work = 0  # sub-agents at work
         self._results: dict[int, ToolResult] = {}
         self._started: list[str] = []
 
     @property
     def finished(self) -> tuple[ToolResult, ...]:
-        """In call order, of the calls that have ended."""
+        """The results of the calls that have ended, in call order."""
         return tuple([self._results[place] for place in sorted(self._results)])
 
     @property
     def children(self) -> tuple[ChildReport, ...]:
-        """What the sub-agents spent that have ended."""
+        """What the sub-agents that have ended spent."""
         return tuple(self._children)
 
     @property
@@ -311,7 +313,7 @@ class ToolRun:
         return tuple(self._started)
 
     def end_in_time(self) -> bool:
-        """The turn's time is up, and that of the calls was up before: tools are stopped, sub-agents end in good order. False:
+        """The turn's time is up, and the calls' time was up before: stop tools and let sub-agents end in good order. False:
         nothing here has a deadline before the turn's."""
         if self._over is not None and self._at_work and not self._over.done():
             self._over.set_result(None)
@@ -320,12 +322,13 @@ class ToolRun:
         return self._end_s is not None or self._at_work > 0
 
     async def run(self) -> tuple[ToolResult, ...]:
-        """Neighbours run together; an exclusive call runs alone, after those before it and before those after it.
+        """Neighbours run together. An exclusive call runs alone, after the calls before it and before the calls after it.
 
-        Cancelling it cancels all that run, gives each `settle_s` to tidy up, and then raises CancelledError. Calls are open
-        before their beginning is written down: handed over in between, the turn would not know what became of them.
+        Cancelling this cancels all running calls, gives each `settle_s` to tidy up, and then raises CancelledError. Calls count
+        as open before their beginning is recorded: if the turn were handed over in between, it would not know what became of
+        them.
         """
-        if len(self._calls) == 1:  # alone, it needs no group and no task more
+        if len(self._calls) == 1:  # a single call needs no group and no further task
             with self._open(1):
                 await self._before(self._calls)
                 await self._run_one(0, self._calls[0])
@@ -374,7 +377,7 @@ class ToolRun:
             if tool.offer.samples:
                 run = self._run_with_model
             if planned.paths or planned.programs is not None or planned.unasked:
-                # the hand that opens a path looks again whether it still leads where it was judged to lead
+                # the code that opens a path checks again whether it still leads where it was judged to lead
                 programs = judged_programs(planned.programs, unasked=planned.unasked)
                 with judged_paths(planned.paths or None), programs:
                     result = await run(tool.function, planned, time=time)
@@ -388,7 +391,7 @@ class ToolRun:
     async def _run_with_context(
         self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime
     ) -> ToolResult:
-        """As `_run_telling`, and the tool finds the context of its call (`context_at_hand`)."""
+        """Like `_run_telling`, and the tool finds the context of its call (`context_at_hand`)."""
         tell, around = self._tell, self._around
         with nullcontext() if tell is None else tells_of(planned.call, tell, clock=self._clock):
             heard = None if tell is None else telling()
@@ -402,7 +405,7 @@ class ToolRun:
     async def _run_with_model(
         self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime
     ) -> ToolResult:
-        """As `_run_with_context`, and the tool can ask the run's own model (`own_model.model_at_hand`)."""
+        """Like `_run_with_context`, and the tool can ask the run's own model (`own_model.model_at_hand`)."""
         answers = self._around.answers
 
         async def start(
@@ -429,7 +432,7 @@ class ToolRun:
     async def _run_telling(
         self, function: Callable[[Arguments], object], planned: PlannedCall, *, time: CallTime | None = None
     ) -> ToolResult:
-        """As `_within_deadline`, and the tool can tell of its call (`progress.telling`)."""
+        """Like `_within_deadline`, and the tool can report about its call (`progress.telling`)."""
         assert self._tell is not None
         with tells_of(planned.call, self._tell, clock=self._clock):
             return await self._within_deadline(function, planned, time=time)
@@ -476,9 +479,9 @@ class ToolRun:
         time: CallTime | None = None,
         at_work: CallAtWork | None = None,
     ) -> ToolResult:
-        """The time of a call that is `at_work` stands still while it asks a person. Without a `time` it keeps its deadline
-        itself, as a sub-agent does: two clocks would have no order. The grace begins
-        when the deadline was seen to have passed, however late that is."""
+        """The time of a call that is `at_work` stands still while the call asks a person. Without `time`, the call keeps its
+        deadline itself, as a sub-agent does: two clocks would have no order. The grace begins when turnwise sees that the
+        deadline has passed, however late that is."""
         over: asyncio.Future[ToolResult | None] = asyncio.get_running_loop().create_future()
         key = f"{self._around.turn_id}/{planned.call.id}"
         with CallTerms(seconds=None if time is None else time.told_s, computes=self._computes, call=key):
@@ -527,16 +530,16 @@ class ToolRun:
         function: Callable[[Arguments], object],
         planned: PlannedCall,
     ) -> None:
-        """The task of a call says itself that it is over: to wait for its end would take one more pass of the event loop."""
+        """The call's own task says that it is over: waiting for its end would take one more pass of the event loop."""
         try:
             result = await self._call(function, planned)
-        except asyncio.CancelledError:  # nothing else comes out of it
+        except asyncio.CancelledError:  # nothing else can be raised here
             result = _cancelled_itself(planned.call)
         if not over.done():
             over.set_result(result)
 
     async def _stop(self, task: asyncio.Task[None]) -> bool:
-        """Cancel, wait a moment; true if it has ended."""
+        """Cancel the task and wait a moment; true if it has ended."""
         task.cancel()
         if await wait_for_task(task, clock=self._clock, timeout_s=self._settle_s):
             return True
@@ -559,7 +562,7 @@ class ToolRun:
                 value = await cast("Awaitable[object]", value)
             if isinstance(value, ToolResult):
                 return value
-            if _is_large(value):  # a model's own serialiser may be slow, and others wait for the loop
+            if _is_large(value):  # a model's own serialiser may be slow, and other work waits for the loop
                 return await in_thread(functools.partial(self._result_of, call, value), name=THREAD)
             return self._result_of(call, value)
         except asyncio.CancelledError:
@@ -571,7 +574,7 @@ class ToolRun:
             return failure_of(call, error)
 
     def _call_here(self, function: Callable[[Arguments], object], arguments: Arguments, call: ToolCall) -> object:
-        """In the tool's own thread: its result, made there too, or what has to be awaited for it. Raises nothing."""
+        """In the tool's own thread: its result, also made there, or what must be awaited for it. Raises nothing."""
         try:
             if self._around.enter is not None:
                 self._around.enter()

@@ -1,4 +1,4 @@
-"""What whoever watches a turn is told, while it runs: small frozen events on a side branch. Nothing depends on them."""
+"""What watchers of a turn are told while it runs: small frozen events on a side branch. Nothing depends on them."""
 
 import asyncio
 import contextlib
@@ -191,8 +191,8 @@ WatcherEvent = (
     | RunNoted
     | TurnFinished
 )
-"""A face that has no line of its own for one of these shows its kind and its values: none is hidden. A further one that tools
-tell is added here, and told by `running/progress.telling`."""
+"""A face shows the kind and the values of each of these for which it has no line of its own: no event is hidden. To let tools
+tell another event, add it here; `running/progress.telling` tells it."""
 
 
 def kind_of(seen: WatcherEvent) -> str:
@@ -201,18 +201,18 @@ def kind_of(seen: WatcherEvent) -> str:
 
 
 Watch = Callable[[WatcherEvent], object]
-"""Called in the event loop, in order, while the turn waits for it: it must be quick (put it into a queue). If it raises, it is
-not called again in this turn, and the turn goes on."""
+"""Called in the event loop, in order, while the turn waits for it: it must be quick (put the event into a queue). If it raises,
+it is not called again in this turn, and the turn continues."""
 
 Feed = Callable[[Sequence[WatcherEvent]], object]
-"""A `Watch` that takes together what came together: all frames of one read at once, everything else alone."""
+"""A `Watch` for batches: all frames of one read come together, every other event comes alone."""
 
 _log = logging.getLogger("turnwise")
 
 
 class Watchers:
-    """Tells a `Watch` and a `Feed`, where there are any, and what observes the turn from within (`inner`). None can harm the
-    turn, or another one of them."""
+    """Tells a `Watch`, a `Feed`, and the observer of the turn (`inner`), as far as they exist. None of them can harm the turn or
+    each other."""
 
     def __init__(self, watch: Watch | None, *, feed: Feed | None, inner: Feed | None = None) -> None:
         self._watch = watch
@@ -224,7 +224,7 @@ class Watchers:
         return self._watch is not None or self._feed is not None or self._inner is not None
 
     def leave(self) -> None:
-        """Nobody is told anything any more."""
+        """From now on nobody is told anything."""
         self._watch = self._feed = self._inner = None
 
     def tell(self, seen: WatcherEvent) -> None:
@@ -234,7 +234,7 @@ class Watchers:
     def tell_frames(self, frames: Sequence[Frame], *, number: int) -> None:
         """`frames` are what one read brought of the response to request `number`."""
         if frames and self.are_there:
-            # one is the ordinary read, and speed counts
+            # a read usually has one frame, and speed counts
             self._tell(
                 [FrameSeen(number, frame) for frame in frames] if len(frames) > 1 else (FrameSeen(number, frames[0]),)
             )
@@ -258,8 +258,8 @@ class Watchers:
 
 
 class Backlog:
-    """What was seen and not yet taken, for one consumer. Taking never waits while there is something: a slow consumer gets
-    larger batches and does not hold up the turn, whose responses are bounded."""
+    """Events that one consumer has not taken yet. Taking never waits while there are any: a slow consumer gets larger batches and
+    does not slow down the turn, whose responses are bounded."""
 
     def __init__(self) -> None:
         self._seen: list[WatcherEvent] = []
@@ -276,7 +276,7 @@ class Backlog:
         self._wake_up()
 
     async def take(self) -> Sequence[WatcherEvent]:
-        """All that is there, as soon as there is something; nothing once it is closed and empty."""
+        """All events so far, as soon as there is one; nothing once it is closed and empty."""
         while not self._seen and not self._closed:
             self._wake = asyncio.get_running_loop().create_future()
             await self._wake
@@ -293,12 +293,11 @@ def _warn() -> None:
     _log.warning("the watcher of a turn raised and is not called again in this turn", exc_info=True)
 
 
-# Who observes a whole turn from within: spans and metrics are made so (`telemetry`).
+# Observers of a whole turn from inside. Spans and metrics are made with them (`telemetry`).
 
 
 class ObservedTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that begins, as an observer sees it. `input` is what it was given; `scrub` removes the endpoint's key from
-    a text."""
+    """A turn that begins, as an observer sees it. `input` is its input; `scrub` removes the endpoint's key from a text."""
 
     config: TurnConfig
     input: tuple[Message, ...]
@@ -314,9 +313,9 @@ class ObservedTurn(msgspec.Struct, frozen=True, kw_only=True):
 class TurnObserver(Protocol):
     """Observes one turn from its beginning to its end. It raises nothing.
 
-    The turn runs in `around`, and its result is given out once `settled` has returned. `asked` comes with each request that is
-    about to leave, in the context in which it does, and gives the headers that go with it; `see` gets what watchers are told,
-    calls in the context in which they run.
+    The turn runs in `around`, and its result is returned after `settled` has returned. `asked` is called with each request that
+    is about to leave, in that request's context, and returns headers to send with it. `see` gets what watchers are told; for
+    calls, in the context in which they run.
     """
 
     def around(self) -> AbstractContextManager[None]: ...
@@ -332,7 +331,7 @@ Observe = Callable[[ObservedTurn], TurnObserver]
 """Makes the observer of a turn that is about to begin. It raises nothing."""
 
 
-# What the watchers of one turn are told of it: each call once, and each result once, whoever has given it.
+# What the watchers of one turn are told: each call once and each result once, from whatever source.
 
 
 class LiveTeller:
@@ -347,7 +346,7 @@ class LiveTeller:
         self._told = 0  # messages that the turn has added, whose results the watchers have seen
 
     def begin(self, turn: Turn) -> None:
-        """What the turn has added so far is known."""
+        """The watchers know what the turn has added so far."""
         self._told = len(turn.added)
 
     async def enter_step(self, step: int) -> None:
@@ -357,7 +356,7 @@ class LiveTeller:
                 await self.of_event(StepStarted(step))
 
     async def discarded(self, event: ResponseReceived | RequestFailed, *, following: Command) -> None:
-        """A failed request that is to be sent again is given up, with whatever of it was shown."""
+        """A failed request is given up and will be sent again: watchers ignore what they saw of it."""
         seconds = following.seconds if isinstance(following, Wait) else 0.0
         fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
         if isinstance(event, ResponseReceived) and event.response.lost:
@@ -365,7 +364,7 @@ class LiveTeller:
         await self.of_event(AttemptDiscarded(number=event.number, fault=fault, retry_in_s=seconds))
 
     async def answered(self, turn: Turn) -> None:
-        """Tell of the results in new messages that no tool has given."""
+        """Tell the results in new messages that no tool has given."""
         added = turn.added
         told, self._told = self._told, len(added)
         for message in added[told:]:
@@ -390,14 +389,16 @@ class LiveTeller:
         )
 
     async def of_event(self, seen: WatcherEvent) -> None:
-        """Of what follows from an event that may not be written yet; a watcher may be slow."""
+        """Tell what follows from an event. The event may not be written yet, and a watcher may be slow."""
         if self.are_there:
             if self._journal is not None:
-                with contextlib.suppress(JournalFailed):  # what comes next is tried too, and is not done without it
+                with contextlib.suppress(
+                    JournalFailed
+                ):  # the next step also tries to write, and does not run without it
                     await self._journal.write()
             self.tell(seen)
 
 
 def gives_up(command: Command) -> bool:
-    """Whether what follows a failed request is another one in its place."""
+    """Whether another request follows a failed one in its place."""
     return type(command) is Wait or (type(command) is SendRequest and command.retry_of is not None)

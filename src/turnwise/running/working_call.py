@@ -1,4 +1,4 @@
-"""A call at work, as its tool's `RunContext` sees it: it tells how it gets on, and asks a person, which stops its own time."""
+"""A running call, as its tool's `RunContext` sees it: it reports its progress, and asks a person, which stops its own time."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.turn.config import ChildReport
 from turnwise.vocab import File, Text, ToolCall
 
-# Answers of the run's own model for what a tool works with: bounded for each call, and paid out of the call's share.
+# Answers of the run's own model to questions of a tool's call: bounded for each call, and paid from the call's share.
 
 
 NOTHING_LEFT = "the limits of the run leave no request for it"
@@ -33,7 +33,7 @@ class NoAnswer(Exception):
 
 
 class ModelQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What `server` asks the model. `parts` are its words, which anybody may have written; `max_tokens` bounds the answer.
+    """A question of `server` to the model. `parts` are its words, which may come from anybody; `max_tokens` bounds the answer.
     `ask` puts a question to a person and says whether the answer was yes."""
 
     server: str
@@ -43,7 +43,7 @@ class ModelQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """`is_cut`: the answer ended at its bound."""
+    """`is_cut`: the answer was cut at its bound."""
 
     text: str
     model: str
@@ -51,11 +51,12 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 StartAnswer = Callable[[ModelQuestion, Limit | None, Callable[[ChildReport], None]], Awaitable[ModelAnswer]]
-"""Starts the sub-agent that answers, within the limit, and has it report what it spent. Raises NoAnswer."""
+"""Starts the sub-agent that answers, within the limit, and makes it report what it spent. Raises NoAnswer."""
 
 
 class OwnModel:
-    """The model, for one call: at most `most` answers, one after the other, within `grant`. Without a `place` there are none."""
+    """The model, for one call: at most `most` answers, one after the other, within `grant`. Without a `place` there are no
+    answers."""
 
     def __init__(
         self, start: StartAnswer | None, *, grant: Limit | None, place: Place | None, most: int, clock: Clock
@@ -69,7 +70,7 @@ class OwnModel:
         self._one_by_one = asyncio.Lock()
 
     async def answer(self, question: ModelQuestion, *, tell: Callable[[str], object]) -> ModelAnswer:
-        """`tell` is told which of how many answers it is. Raises NoAnswer."""
+        """`tell` gets the number of the answer and how many there may be. Raises NoAnswer."""
         if self._start is None or self._place is None:
             raise NoAnswer(NOTHING_LEFT)
         if self._asked >= self.most:
@@ -103,7 +104,7 @@ _model_at_hand: ContextVar[OwnModel | None] = variable_of_run("own_model", defau
 
 @contextmanager
 def giving_model(model: OwnModel) -> Generator[None]:
-    """Within it, a call finds the model. Holds for the tasks begun in it."""
+    """Inside this block, a call finds the model. Also holds for tasks that begin inside."""
     token = _model_at_hand.set(model)
     try:
         yield
@@ -112,31 +113,32 @@ def giving_model(model: OwnModel) -> Generator[None]:
 
 
 def model_at_hand() -> OwnModel | None:
-    """The model for the call at hand; None where it may not ask."""
+    """The model for the current call; None if it may not ask."""
     return _model_at_hand.get()
 
 
-# What a tool tells of a call while it runs, for whoever watches: any event, and the last line of its output now and then.
+# What a tool tells watchers about a running call: any event, and the last line of its output now and then.
 #
 # No result depends on it.
 
 
-EVERY_S = 0.25  # a person reads no faster; a command that ends sooner is not told of
+EVERY_S = 0.25  # a person reads no faster; a command that ends sooner is not reported
 LOOKED_AT = 4096  # bytes of the end of the output
-LINE = 200  # characters that are told
+LINE = 200  # characters of a reported line
 
 OutputSink = Callable[[bytes], object]
 """Takes a further piece of output."""
 
 _telling_at_hand: ContextVar["CallTelling | None"] = variable_of_run("call_telling", default=None)
 
-# Colours and moves of the cursor, whole or cut at the front by what is looked at.
+# Colours and cursor moves, whole or cut at the front by the bytes that are looked at.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_=>78()]?")
 _LINE_ENDS = re.compile(r"[\r\n]+")
 
 
 class CallTelling:
-    """Where a tool tells of its call; a tool's function finds its own by `telling`. Begun in the event loop's thread."""
+    """Where a tool reports about its call; a tool's function finds its own with `telling`. Create it in the event loop's
+    thread."""
 
     def __init__(self, call: ToolCall, tell: Watch, *, clock: Clock) -> None:
         self.call = call
@@ -147,10 +149,10 @@ class CallTelling:
         self._reports = LastLine(self._tell_line, clock=clock, is_whole=True)
         self._is_over = False
         self._reported = ""
-        self._is_due = False  # the event loop has been asked to take it
+        self._is_due = False  # the event loop has been asked to take the text
 
     def tell(self, seen: WatcherEvent) -> None:
-        """In order, from any thread; a tool that was given up, and goes on, is not heard any more."""
+        """Tell it in order, from any thread. A tool that was given up but still runs is not heard any more."""
         if threading.get_ident() == self._thread:
             self._say(seen)
         else:
@@ -158,11 +160,11 @@ class CallTelling:
                 self._loop.call_soon_threadsafe(self._say, seen)
 
     def take_output(self, output: bytes) -> None:
-        """A further piece of what a command says, in the event loop's thread."""
+        """Take a further piece of a command's output, in the event loop's thread."""
         self._progress.take(output)
 
     def report(self, text: str) -> None:
-        """Its last line is told: the first report at once, the last one at the end of the call, those between not more often than
+        """Report the last line of the text: the first report at once, the last one at the end of the call, those between at most
         every `EVERY_S`. From any thread."""
         self._reported = text[-LOOKED_AT:]
         if threading.get_ident() == self._thread:
@@ -174,7 +176,7 @@ class CallTelling:
 
     def leave(self) -> None:
         """The call has ended: its result says the rest."""
-        if self._is_due:  # its thread has ended before the event loop had its turn
+        if self._is_due:  # its thread has ended before the event loop took the text
             self._take_report()
         self._reports.leave()
         self._is_over = True
@@ -194,7 +196,7 @@ class CallTelling:
 
 @contextmanager
 def tells_of(call: ToolCall, tell: Watch, *, clock: Clock) -> Generator[None]:
-    """Within it, a tool can tell of its `call`. Holds for the tasks and threads begun in it."""
+    """Inside this block, a tool can report about its `call`. Also holds for tasks and threads that begin inside."""
     one = CallTelling(call, tell, clock=clock)
     token = _telling_at_hand.set(one)
     try:
@@ -205,13 +207,13 @@ def tells_of(call: ToolCall, tell: Watch, *, clock: Clock) -> Generator[None]:
 
 
 def telling() -> CallTelling | None:
-    """Where the tool at hand may tell of its call; None: nobody watches."""
+    """Where the current tool may report about its call; None: nobody watches."""
     return _telling_at_hand.get()
 
 
 class LastLine:
-    """Takes a command's output as it comes, and tells its last line, not more often than every `EVERY_S`. `is_whole`: the first
-    line is told at once, and the last one for certain."""
+    """Takes a command's output as it comes, and reports its last line at most every `EVERY_S`. `is_whole`: the first line is
+    reported at once, and the last one always."""
 
     def __init__(self, tell: Callable[[str], object], *, clock: Clock, is_whole: bool = False) -> None:
         self._is_whole = is_whole
@@ -230,7 +232,7 @@ class LastLine:
             self._timer = self._clock.call_later(EVERY_S, self._say)
 
     def leave(self) -> None:
-        """Nothing is told any more."""
+        """From now on nothing is reported."""
         if self._is_whole and self._timer is not None:
             self._say_now()
         self._is_over = True
@@ -249,7 +251,7 @@ class LastLine:
 
 
 def last_line(output: bytes) -> str:
-    """The last line that says something, without colours; a carriage return begins a line, as in a bar of progress."""
+    """The last line with text, without colours. A carriage return begins a line, as in a progress bar."""
     text = _CONTROL.sub("", output.decode("utf-8", "replace").lstrip("\ufffd"))
     for line in reversed(_LINE_ENDS.split(text)):
         if said := " ".join(line.split()):
@@ -261,21 +263,21 @@ ENDED = "the call has ended: nobody is asked any more"
 
 
 class AskPutter(Protocol):
-    """Puts one ask to a person, and gives the answer or its default: within `left_s`, None for as long as asks wait."""
+    """Puts one ask to a person, and returns the answer or its default: within `left_s`; None for as long as asks wait."""
 
     def __call__(self, ask: OneAsk, /, *, left_s: float) -> Awaitable[Approval]: ...
 
 
 class CallTimer:
     """The time of one call. It stands still while `stopped`; the turn's time, which ends at `end_s`, does not. `over` is called
-    once either has passed. Times are those of `Clock.monotonic`."""
+    when either has passed. Times are those of `Clock.monotonic`."""
 
     def __init__(self, clock: Clock, *, seconds: float, end_s: float | None, over: Callable[[], object]) -> None:
         self._clock, self._end_s, self._over = clock, end_s, over
         self._left_s = seconds
         self._began_s = self._since_s = clock.monotonic()
         self._stops = 0
-        self.is_turns = False  # it was the turn's time that has passed
+        self.is_turns = False  # the turn's time has passed, not the call's
         self._timer = self._started()
 
     @property
@@ -286,7 +288,7 @@ class CallTimer:
         return math.inf if self._end_s is None else max(self._end_s - self._clock.monotonic(), 0.0)
 
     def stop(self) -> None:
-        """Until `go_on` was called as often."""
+        """Stop the time, until `go_on` was called as often as this."""
         self._stops += 1
         if self._stops == 1:
             self._left_s -= self._clock.monotonic() - self._since_s
@@ -299,7 +301,7 @@ class CallTimer:
             self._start_again()
 
     def cancel(self) -> None:
-        self._stops += 1  # nothing starts it any more
+        self._stops += 1  # nothing starts it again
         if self._timer is not None:
             self._timer.cancel()
 
@@ -322,7 +324,8 @@ class CallTimer:
 
 
 class CallAtWork:
-    """Begun in the event loop's thread. `put` asks a person; `telling` reaches the watchers, None where there are none."""
+    """A call that runs. Create it in the event loop's thread. `put` asks a person; `telling` reaches the watchers, None if there
+    are none."""
 
     def __init__(self, call: ToolCall, *, arguments: str, put: AskPutter | None, telling: CallTelling | None) -> None:
         self.call = call
@@ -334,7 +337,7 @@ class CallAtWork:
         self._is_over = False
 
     def report(self, text: str) -> None:
-        """From any thread."""
+        """Report a text. From any thread."""
         if self._telling is not None:
             self._telling.report(text)
 
@@ -356,7 +359,7 @@ class CallAtWork:
             can_wait=False,
             by="tool",
         )
-        # A task of its own: it ends with the call, also where the tool asked from a task that nobody cancels.
+        # A task of its own: it ends with the call, even if the tool asked from a task that nobody cancels.
         left_s = math.inf if self.timer is None else self.timer.left_of_turn()
         task = asyncio.ensure_future(self._put(ask, left_s=left_s))
         self._asking.add(task)
@@ -370,7 +373,7 @@ class CallAtWork:
                 self.timer.go_on()
 
     def ask_sync(self, question: str, *, options: Sequence[str], why: str) -> Approval:
-        """From another thread than the event loop's, which it would keep waiting. Raises as `ask` does."""
+        """Ask from another thread than the event loop's, which would be blocked. Raises as `ask` does."""
         if self._is_over:
             raise ToolFault(ENDED)
         if threading.get_ident() == self._thread:
@@ -389,7 +392,7 @@ class CallAtWork:
             raise error
 
     def leave(self) -> None:
-        """The call has ended, and with it what it asks."""
+        """The call has ended, and with it its asks."""
         self._is_over = True
         for task in tuple(self._asking):
             task.cancel()

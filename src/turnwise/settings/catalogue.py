@@ -70,7 +70,7 @@ class LimitRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`makers` by model name, whoever serves it; `hosts` by the name of a profile, for who serves it otherwise."""
+    """`makers`: by model name, for every server of the model. `hosts`: by the name of a profile that serves it differently."""
 
     date: str
     sources: tuple[str, ...]
@@ -186,7 +186,7 @@ def find_limits(
 ) -> ModelLimits | None:
     """The limits of `model` where the endpoint `profile` serves it; None if they are unknown.
 
-    The user's rows win and stand over the others field by field; an override's name may begin with "PROFILE:".
+    The user's rows override the others field by field; an override's name may begin with "PROFILE:".
     """
     row = _builtin_row(model, profile) if catalogue is None else _row_in(catalogue, model, profile)
     own = _own_row(overrides, model=model, profile=profile) if overrides else None

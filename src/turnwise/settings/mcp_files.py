@@ -159,14 +159,14 @@ def read_servers(
     around: ServerSurroundings,
     leave_out: Callable[[str], object] | None = None,
 ) -> tuple[NamedServer, ...]:
-    """All servers, by name; a later source stands over an earlier one: the project's `.mcp.json`, its `turnwise.toml`, the
-    user's own file, and the files of the command line. Raises CallerError in one line, with file and key.
+    """All servers, by name. A later source overrides an earlier one: the project's `.mcp.json`, its `turnwise.toml`, the user's
+    own file, and the files of the command line. Raises CallerError in one line, with file and key.
 
-    With `leave_out`, what cannot be used in a project's `.mcp.json` is told there and left out: that file is for other programs
-    too, and may name what only they know.
+    With `leave_out`, an unusable entry of a project's `.mcp.json` is told to it and left out: that file is for other programs
+    too, and may use what only they know.
 
-    What a project names never stands over what the user names: a folder from elsewhere could else take the place of a server
-    that its user trusts.
+    A project's server never overrides a server of the user. Otherwise a foreign folder could replace a server that the user
+    trusts.
     """
     found: dict[str, NamedServer] = {}
     known = tuple(layers)

@@ -41,7 +41,8 @@ SettingsSource = Literal["user", "project", "session", "command line"]
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one source, as they stand there: nothing is checked yet. `path` is the file; None where it is none.
+    """The settings of one source, as they stand there: nothing is checked yet. `path` is the file; None if the source is not a
+    file.
 
     `project` is a folder that may have come from elsewhere: it must not widen what the user allows, say where requests go
     or whose key they take. Who reads a table of it decides by `source`. `left_out` says why the file was not read; its table
@@ -146,7 +147,7 @@ def durability_of(layers: Iterable[Layer]) -> Durability:
 
 def read_usd(value: object) -> Decimal:
     """A limit of money as it was written: a text, or a number of TOML, of which a float is taken as it is shown. Raises
-    ValueError for what is none."""
+    ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"`{value}` is no amount: write US dollars, 0.50")
     try:
@@ -337,7 +338,7 @@ _SECONDS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 class KeepRule(msgspec.Struct, frozen=True, kw_only=True):
-    """A session goes if it was not used for `older_than_s` seconds, and is none of the `keep` latest. None says nothing."""
+    """A session goes if it was not used for `older_than_s` seconds, and is not among the `keep` latest. None says nothing."""
 
     older_than_s: float | None = None
     keep: int | None = None
@@ -352,8 +353,8 @@ def read_span(text: str) -> float:
 
 
 def read_keep_rule(layers: Iterable[Layer]) -> KeepRule:
-    """What the user's file says. Raises CallerError for a key that is none, a value that cannot be, and a project's table: a
-    folder from elsewhere must not choose which of your sessions are deleted."""
+    """What the user's file says. Raises CallerError for an unknown key, an impossible value, and a project's table: a folder from
+    elsewhere must not choose which of your sessions are deleted."""
     rule = KeepRule()
     for layer in layers:
         if KEY not in layer.table:

@@ -78,7 +78,7 @@ def _has_windows_lines(text: str) -> bool:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write it beside the file and put it in its place: whoever reads meanwhile has the old or the new one, whole."""
+    """Write it beside the file, then move it into place: a reader always gets the whole old or the whole new file."""
     content = text.encode()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else PRIVATE

@@ -104,7 +104,7 @@ class SpanEndings:
 
     @property
     def is_late(self) -> bool:
-        """A run has waited in vain, and spans still wait."""
+        """A run has given up waiting, and spans still wait."""
         return self._is_late
 
     def end(self, span: Span, *, at_ns: int) -> None:
@@ -178,7 +178,7 @@ class SpanEndings:
                 self._has_ended()
 
     def _has_ended(self) -> None:
-        """One more span. Whoever waited for it goes on."""
+        """One more span has ended. Runs that waited for it continue."""
         self._ended += 1
         self._is_late = self._is_late and bool(self._waiting)
         self._changed.notify_all()
@@ -323,7 +323,7 @@ class TurnTrace:
 
     @contextlib.contextmanager
     def around(self) -> Generator[None]:
-        """The turn runs in it, as a child of the span at hand."""
+        """The turn runs in it, as a child of the current span."""
         self._safely(self._begin, get_current())
         token = None if self._run is None else attach(self._run.inside)
         error: BaseException | None = None

@@ -82,7 +82,7 @@ def check_command(
     sys.exit(code)
 
 
-# `turnwise doctor`: is there what a run needs? The options only: what looks is imported then.
+# `turnwise doctor`: does this machine have what a run needs? Only the options; the checks are imported when it runs.
 
 
 DOCTOR_EPILOG = """\b
@@ -126,7 +126,7 @@ def doctor_command(
     sys.exit(code)
 
 
-# `turnwise models`: which models are known, and which a server offers. The options only: what does it is imported then.
+# `turnwise models`: which models are known, and which a server offers. Only the options; the work is imported when it runs.
 
 
 MODELS_EPILOG = """\b

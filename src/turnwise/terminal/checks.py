@@ -1,4 +1,4 @@
-"""What `turnwise doctor` looks at: each thing that a run needs, how it is, and what to do about it."""
+"""The checks of `turnwise doctor`: each thing that a run needs, its state, and what to do about it."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ _CANNOT_BE_REACHED = frozenset({FaultKind.UNREACHABLE, FaultKind.TIMEOUT, FaultK
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`stops`: no run can begin like this; `note`: one can, with less. `advice` says what to do."""
+    """`stops`: no run can begin like this; `note`: a run can begin, but with less. `advice` says what to do."""
 
     name: str
     status: CheckStatus
@@ -61,7 +61,7 @@ def check_all(
     folder: Path, *, model: str | None, base_url: str | None, api_key_env: str | None, offline: bool
 ) -> list[Check]:
     """All checks, in the order in which a run needs them."""
-    merged: Merged | None = None  # what a run goes by, if it can be read, whatever else is wrong in the files
+    merged: Merged | None = None  # what a run would use, if it can be read, whatever else is wrong in the files
     try:
         layers = read_layers(folder, env=os.environ)
         merged = settings_of_run(layers, last=None, given=RunSettings())
@@ -89,7 +89,7 @@ def _python() -> Check:
 
 
 def _read_tables(layers: Sequence[Layer], *, folder: Path) -> str:
-    """All else that a run reads of files, and which they are. Raises CallerError."""
+    """Read everything else that a run reads from files, and say which files. Raises CallerError."""
     prices_of_layers(layers, env=os.environ)
     policy_of_run(layers, folder=folder, home=Path.home(), attended=True, allow=())
     read_hooks(layers, folder=folder, env=os.environ)
@@ -109,7 +109,7 @@ def _keys(*, needs_no_key: bool) -> Check:
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the options say of the model, and what the files do: None where they cannot be read."""
+    """What the options say about the model, and what the files say: None if they cannot be read."""
 
     model: str | None
     base_url: str | None
@@ -121,7 +121,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
         return RunSettings() if self.merged is None else self.merged.settings
 
     def source_of(self, choice: Choice) -> str:
-        """Where its address is from; empty: it is the provider's own."""
+        """The source of its address; empty: it is the provider's own address."""
         if self.base_url:
             return "--base-url"
         if os.environ.get("TURNWISE_BASE_URL"):
@@ -132,7 +132,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _model(asked: _Asked, *, offline: bool) -> tuple[list[Check], bool]:
-    """The model that a run would take, and its endpoint; and whether that needs no key."""
+    """The model that a run would use, with its endpoint; and whether it needs no key."""
 
     def stops(found: str, advice: str) -> tuple[list[Check], bool]:
         return [Check(name="model", status="stops", found=found, advice=advice)], False
@@ -184,7 +184,7 @@ def _endpoint(choice: Choice, *, source: str, offline: bool) -> Check:
         return _failed(error, endpoint=endpoint, variable=choice.api_key_env, source=source)
     took = f"{url} answers in {clock.monotonic() - began_s:.1f} s"
     offered = {model.name: model for model in models}
-    one = offered.get(named.name) or offered.get(f"{named.name}:latest")  # Ollama's name for one without a tag
+    one = offered.get(named.name) or offered.get(f"{named.name}:latest")  # Ollama's name for a model without a tag
     if one is not None and one.ends is not None:
         end = ModelEnd(on=one.ends).said(now_s=clock.now())
         advice = f"choose another of `turnwise models {named.profile.name}`"
@@ -257,7 +257,8 @@ def _program(program: str, *, name: str, without: str, folder: Path) -> Check:
 
 
 def _how_left_ones_go_on(path: Path) -> str:
-    """Empty where no turn was left, and where the sessions cannot be listed: the check of the journal says why."""
+    """How to continue left turns. Empty if there are none, or if the sessions cannot be listed: then the journal's check says
+    why."""
     with Journal(path, clock=SystemClock()) as journal, contextlib.suppress(JournalFailed):
         left = interrupted_rows(journal)
         return how_they_go_on(left) if left else ""
@@ -286,7 +287,7 @@ def _state() -> Iterator[Check]:
 
 
 def _journal(path: Path) -> Check:
-    """Every page of it is looked at: no run does that."""
+    """Check every page of the journal; no run does that."""
     clock = SystemClock()
     with Journal.open_to_read(path, clock=clock) as journal:
         if journal.is_whole():
@@ -309,7 +310,7 @@ def _disk(folder: Path) -> Check:
 
 
 def show_checks(checks: Sequence[Check], *, as_json: bool) -> int:
-    """On standard output; the exit code."""
+    """Print the checks on standard output; return the exit code."""
     stops = [check for check in checks if check.status == "stops"]
     if as_json:
         told = [{"advice": "", **msgspec.to_builtins(check)} for check in checks]

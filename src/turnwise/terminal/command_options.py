@@ -1,4 +1,5 @@
-"""The options of commands, what Tab completes of their values, and `turnwise completion`, which tells a shell to ask for that."""
+"""The options of commands, the completions of their values with Tab, and `turnwise completion`, which sets up a shell for
+them."""
 
 import functools
 import math
@@ -32,7 +33,7 @@ Examples:
   eval "$(turnwise completion bash)"       # in ~/.bashrc
   eval "$(turnwise completion zsh)"        # in ~/.zshrc, after compinit
   turnwise completion fish | source        # in ~/.config/fish/config.fish"""
-# Bash breaks words at a colon, and every model's name has one.
+# Bash splits words at a colon, and every model's name has one.
 _WITHOUT_COLON = 'COMP_WORDBREAKS="${COMP_WORDBREAKS//:/}"\n'
 MAX_SESSIONS = 50
 
@@ -61,7 +62,7 @@ def complete_models(context: click.Context, parameter: click.Parameter, incomple
 
 
 def complete_providers(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Their names; behind a colon, models."""
+    """The names of providers; after a colon, models."""
     from turnwise.wire.profiles import builtin_profiles
 
     if ":" in incomplete:
@@ -70,7 +71,7 @@ def complete_providers(context: click.Context, parameter: click.Parameter, incom
 
 
 def complete_sessions(context: click.Context, parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    """The last ones, by the end of their id, with their titles. Without a journal none; none is made."""
+    """The last sessions, by the end of their id, with their titles. Without a journal there are none, and no journal is made."""
     from click.shell_completion import CompletionItem
 
     from turnwise.base.clock import SystemClock
@@ -93,11 +94,11 @@ def complete_sessions(context: click.Context, parameter: click.Parameter, incomp
     ]
 
 
-# Numbers of the command line.
+# Numbers on the command line.
 
 
 class FiniteRange(click.FloatRange):
-    """A finite number within bounds. click lets `nan` through, as it is neither below a bound nor above it."""
+    """A finite number within bounds. click accepts `nan`, because it is neither below a bound nor above it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = super().convert(value, param, ctx)
@@ -113,12 +114,12 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def json_option(help: str) -> Callable[[Command], Command]:
-    """`--json`, and what it prints."""
+    """`--json`, with a help text about its output."""
     return click.option("--json", "as_json", is_flag=True, help=help)
 
 
 class Dollars(click.ParamType[Decimal]):
-    """An amount of US dollars, exactly as it was written."""
+    """An amount of US dollars, exactly as it was typed."""
 
     name = "usd"
 
@@ -132,7 +133,7 @@ class Dollars(click.ParamType[Decimal]):
 def _checked(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     if not value:
         return value
-    from turnwise.coding_agent.permissions import allowed_rules  # half as much again as all that this module needs
+    from turnwise.coding_agent.permissions import allowed_rules  # loading it takes half as long as the rest
 
     try:
         for text in value:
@@ -143,7 +144,7 @@ def _checked(context: click.Context, option: click.Parameter, value: tuple[str, 
 
 
 def _option(row: OptionRow) -> Callable[[Command], Command]:
-    """A row of the table as an option of the command line."""
+    """A row of the table of options as an option of the command line."""
     option = row.option
     help = f"{option.help} [default: {option.default}]" if option.default else option.help
     more: dict[str, Any] = {"metavar": option.metavar} if option.metavar else {}
@@ -240,27 +241,27 @@ def shared_options(command: Command) -> Command:
 
 
 def options_of_editors(command: Command) -> Command:
-    """Those that hold for each session of an editor, which says itself where each one works and goes on."""
+    """The options for each session of an editor. The editor itself says where each session works and which it continues."""
     return _with(OF_EDITORS, command=command)
 
 
 def options_of_serving(command: Command) -> Command:
-    """Those that hold for each run that an MCP client asks for; the client names the folder."""
+    """The options for each run that an MCP client asks for. The client names the folder."""
     return _with(OF_SERVING, command=command)
 
 
 def options_of_limits(command: Command) -> Command:
-    """Those that a limit is made of."""
+    """The options that make up a limit."""
     return _with(OF_LIMITS, command=command)
 
 
 def options_of_compare(command: Command) -> Command:
-    """Those that are as for `run`."""
+    """The options that `compare` shares with `run`."""
     return _with(OF_COMPARE, command=command)
 
 
 def _with(options: Sequence[Callable[[Command], Command]], *, command: Command) -> Command:
-    """The command with these options; it gets those of the table as `settings`."""
+    """The command with these options; it gets the values of the table's options as `settings`."""
 
     @functools.wraps(command)
     def taking(**values: object) -> object:

@@ -70,14 +70,14 @@ with the results so far."""
 INSTRUCTIONS = """You work in a folder on the user's machine, with tools that read, list and search its files; you cannot change \
 anything. Look before you answer: read what the question is about. When you are done, say what you found."""
 
-UNBROKEN = 1_000  # characters of a line where it goes to a file
+UNBROKEN = 1_000  # characters of a line in a file
 CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, CallForming, PartDone)
 
 
 class ModelRun(msgspec.Struct, frozen=True, kw_only=True):
     """One model's turn. Times are in seconds: `first_token_s` from the first request to the first piece of its response,
-    `seconds` for the whole turn. `plans` are the costs under the plans that were asked for; None is unknown. `error` says why
-    there was no turn at all."""
+    `seconds` for the whole turn. `plans` are the costs under the requested plans; None is unknown. `error` says why there was no
+    turn at all."""
 
     model: str
     exit_code: int
@@ -98,7 +98,7 @@ class ModelRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--json` prints; money is decimals as text. `not_run` are models that were not reached."""
+    """What `--json` prints; money is decimals as text. `not_run` are models whose turn did not come."""
 
     prompt: str
     runs: list[ModelRun]
@@ -164,7 +164,7 @@ def compare_command(
                 "system": INSTRUCTIONS if options["system"] is None else options["system"],
                 "no_environment": True,  # each model gets the same prompt
             }
-            # all of them before the first: a name or a key that is missing costs nothing
+            # all models are checked before the first one runs: a wrong name or a missing key then costs nothing
             places = [
                 furnish(
                     {**given, "model": model},
@@ -188,7 +188,7 @@ def compare_command(
 
 
 def read_plans(plans: Sequence[str]) -> dict[str, PriceRow]:
-    """Rows of prices by the plan's own text. Raises CallerError for what is none."""
+    """Rows of prices by the plan's own text. Raises CallerError for text that is not a plan."""
     rows: dict[str, PriceRow] = {}
     for text in plans:
         kind, _, price = text.partition("=")
@@ -211,8 +211,8 @@ def read_plans(plans: Sequence[str]) -> dict[str, PriceRow]:
 async def compare(
     places: Sequence[Workplace], prompt: Sequence[str], *, plans: dict[str, PriceRow], tools: bool, clock: Clock
 ) -> ModelComparison:
-    """Run all of them in order; Ctrl-C ends the one at hand, and none is begun after it."""
-    importlib.import_module("aiohttp")  # takes 0.3 s with the first request otherwise, which would be the first model's
+    """Run all models in order. Ctrl-C ends the current one, and no other begins."""
+    importlib.import_module("aiohttp")  # loading it takes 0.3 s, which would count for the first model's first request
     runs: list[ModelRun] = []
     for number, place in enumerate(places, start=1):
         head = f"{number}/{len(places)} {clean_line(place.choice.model)}"
@@ -251,7 +251,7 @@ async def run_one(
 
 
 def read_only(place: Workplace) -> tuple[Tool, ...]:
-    """The tools of the folder that change nothing, under the rules that hold in it."""
+    """The tools of the folder that change nothing, with the rules of the folder."""
     return tuple(
         [inspected(tool) for tool in workspace_tools(place.workspace) if tool.offer.effect in ("none", "read")]
     )
@@ -288,7 +288,7 @@ def run_of(
 
 
 def _fate_of(entry: LedgerEntry) -> Fate:
-    """What the ledger tells of it: an error that came as an answer, or a connection that was silent or broke."""
+    """What the ledger tells about its end: an error as an answer, or a connection that was silent or broke."""
     if entry.outcome == OK:
         return "whole"
     if entry.first_event is not None:
@@ -300,8 +300,8 @@ def _fate_of(entry: LedgerEntry) -> Fate:
 
 
 def cost_under(row: PriceRow, *, entries: Sequence[LedgerEntry], apart: Mapping[int, str]) -> Cost:
-    """What these requests would have cost at other prices. `apart` says what the responses show that costs more than tokens, by
-    the number of the request."""
+    """What these requests would have cost at other prices. `apart` says by number of request what its response used that costs
+    more than tokens."""
     prices: list[Priced | Unknown] = []
     billed: dict[tuple[str, int], int] = {}
     for entry in entries:
@@ -316,14 +316,14 @@ def cost_under(row: PriceRow, *, entries: Sequence[LedgerEntry], apart: Mapping[
 
 
 class _Watch:
-    """Times the first piece of a response, and shows at a terminal that something goes on."""
+    """Times the first piece of a response, and shows progress at a terminal."""
 
     def __init__(self, clock: Clock, *, head: str) -> None:
         self._clock = clock
         self._head = head
         self._sent: float | None = None
         self.first_token_s: float | None = None
-        self.apart: dict[int, str] = {}  # what a response shows of tools that its provider ran, by request
+        self.apart: dict[int, str] = {}  # by request: the tools in its response that the provider itself ran
         self._models: dict[int, str] = {}
         console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self._status = console.status(head) if sys.stderr.isatty() else None
@@ -391,13 +391,13 @@ def show(runs: Sequence[ModelRun], *, plans: dict[str, PriceRow], stream: TextIO
 
 
 def _under(run: ModelRun, *, plan: str) -> str:
-    """Nothing where nothing was sent."""
+    """Empty if no request was sent."""
     usd = run.plans.get(plan)
     return "" if not run.requests else UNKNOWN if usd is None else usd_said(usd)
 
 
 def write_csv(runs: Sequence[ModelRun], *, plans: dict[str, PriceRow], stream: TextIO) -> None:
-    """An empty cell is an unknown price, or a time that was not measured."""
+    """Write the runs as CSV. An empty cell is an unknown price, or a time that was not measured."""
     writer = csv.writer(stream, lineterminator="\n")
     head = "model requests steps input_tokens cached_tokens output_tokens usd requests_of_unknown_price".split()
     writer.writerow([*head, *plans, "first_token_s", "seconds", "stop_reason", "complete", "session"])

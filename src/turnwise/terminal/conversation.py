@@ -1,4 +1,4 @@
-"""What `turnwise` at a terminal does: prompt after prompt, turn after turn."""
+"""What `turnwise` does at a terminal: prompt after prompt, turn after turn."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ from turnwise.terminal.words import (
 from turnwise.vocab import text_of
 from turnwise.vocab.file_names import shown_name
 
-# What `turnwise undo` does: it shows, asks, and takes back.
+# What `turnwise undo` does: it shows the changes, asks, and undoes them.
 
 
 NOT_ALL = 3
@@ -69,7 +69,8 @@ NEEDS_YES = "nothing was taken back, as nobody can be asked here: add --yes"
 
 
 def undo(session: str | None, *, folder: Path, yes: bool, as_json: bool) -> int:
-    """The exit code. Raises CallerError, and ToolFault where the disk refuses; nothing is changed then."""
+    """Undo the last changes; return the exit code. Raises CallerError, and ToolFault if the disk refuses; then nothing has
+    changed."""
     clock = SystemClock()
     with Journal(journal_path(os.environ), clock=clock) as journal:
         found = find_session(
@@ -105,7 +106,7 @@ def undo(session: str | None, *, folder: Path, yes: bool, as_json: bool) -> int:
 
 
 async def is_confirmed(terminal: Terminal, back: TurnBack, *, now_s: float) -> bool:
-    """Whether the person says yes, below the short lines: to all of what would happen, which they have seen."""
+    """Whether the person agrees to everything that would happen, after seeing it. The question stands below the short lines."""
     shown, whole = lines_of(back, now_s=now_s), lines_of(back, now_s=now_s, whole=True)
     return await terminal.says_yes(lambda: question_of(back), shown=shown, whole=whole)
 
@@ -134,7 +135,8 @@ def _write_json(back: TurnBack, *, happened: bool, **more: object) -> None:
 
 
 def _name(path: Path) -> str:
-    """Bytes that are no UTF-8 are written out as `\\udcff`: JSON cannot carry them, and another sign would be another name."""
+    """The path as text. Bytes that are not UTF-8 are written as `\\udcff`: JSON cannot carry them, and another character would be
+    another name."""
     return str(path).encode("utf-8", "backslashreplace").decode()
 
 
@@ -153,7 +155,7 @@ program. At the prompt it clears the line; twice on an empty line, it leaves.
 
 
 def converse(given: Given) -> None:
-    """Hold one person's session until they leave. Raises CallerError."""
+    """Run one person's session until they leave. Raises CallerError."""
     if not is_attended():
         raise CallerError("a session needs a terminal: give the prompt to `turnwise run` instead")
     if not sys.stdout.isatty():
@@ -173,7 +175,7 @@ def converse(given: Given) -> None:
 
 
 class Chat:
-    """One person's session: the place it works in, and what has been done and spent in it."""
+    """One person's session: the folder it works in, and what has been done and spent in it."""
 
     def __init__(self, given: Given, *, journal: Journal, clock: Clock, history: Path) -> None:
         self._given = given
@@ -210,7 +212,7 @@ class Chat:
         self._asks = () if before is None or is_left(before) else pending_of(journal, before).asks
 
     async def run(self) -> None:
-        """Until the person leaves. Raises what makes going on impossible."""
+        """Run until the person leaves. Raises errors after which the session cannot continue."""
         self._greet()
         if self._servers.toolsets:
             self._screen.tell(self._servers.waiting_line)
@@ -234,7 +236,7 @@ class Chat:
             self._say_how_to_keep()
 
     def _say_how_to_keep(self) -> None:
-        """At the end of the first session that there is, if the model has said anything."""
+        """Say it at the end of the very first session, if the model has said anything."""
         if self._spent.usage.output_tokens and len(self._journal.sessions(limit=2)) == 1:
             from turnwise.terminal.first_start import keeping_line
 
@@ -242,7 +244,7 @@ class Chat:
                 self._terminal.say(clean_row(line))
 
     async def _next(self, typed: str) -> str | None:
-        """What is typed next; None: the person leaves, or the program is told to."""
+        """The next typed text; None: the person leaves, or the program must end."""
         is_told = False
         with cancelling():
             while True:
@@ -259,13 +261,13 @@ class Chat:
                     return None
 
     async def _turn(self, text: str | None) -> str:
-        """Run one turn, and obey what was typed for the session meanwhile; gives what was typed and not taken up. Without a text
-        it is about the calls that wait."""
+        """Run one turn, then carry out the commands that were typed meanwhile. Returns typed text that was not used. Without a
+        text, the turn is about the calls that wait."""
         options: RunOptions = {"session": self._session} if self._session else {}
         asks, self._asks = self._asks if text is None else (), ()
         if text is not None and self._session:
-            # what is typed goes on without the answers that calls wait for, as after Ctrl-C at an ask
-            with contextlib.suppress(CallerError):  # the turn says so itself
+            # the typed text continues without answers to the waiting calls, as after Ctrl-C at an ask
+            with contextlib.suppress(CallerError):  # the turn itself says so
                 if line := dropped_line(pending_of(self._journal, self._journal.find_session(self._session))):
                     self._screen.tell(line)
         run = InterruptibleRun()
@@ -276,7 +278,7 @@ class Chat:
         return await self._to_end(ending, run=run, place=self._place, otherwise=text or "")
 
     async def _resume_left(self) -> str:
-        """Go on with the session's last turn, if it was left; gives what was typed meanwhile and not taken up."""
+        """Resume the session's last turn, if it was left. Returns typed text that was not used."""
         before = self._place.before
         if before is None or not is_left(before):
             return ""
@@ -303,7 +305,8 @@ class Chat:
         otherwise: str = "",
         resumed: str = "",
     ) -> str:
-        """Show the turn, then obey. `resumed` is the session of a turn that went on: its rules and model held for it alone."""
+        """Show the turn, then carry out the commands. `resumed` is the session of a resumed turn: its rules and model were only
+        for that turn."""
         words = TypedWords(
             self._terminal,
             run=run,
@@ -352,7 +355,7 @@ class Chat:
                 self._screen.tell(line)
 
     async def _server_prompt(self, text: str) -> str | None:
-        """What a prompt of an MCP server says (`/git:review branch=main`); empty where it failed, None: it is none."""
+        """The text of an MCP server's prompt (`/git:review branch=main`). Empty if it failed; None if this is not a prompt."""
         try:
             return await filled_prompt(text, servers=self._servers.toolsets)
         except (CallerError, ToolFault) as error:
@@ -424,7 +427,7 @@ class Chat:
             for line in self._offers.lines(choice):
                 self._terminal.say(clean_row(line))
             return
-        if ":" in name:  # the server's own names may have one
+        if ":" in name:  # the server's own names may contain one
             await self._offers.ask(choice)
         again = "turnwise --continue" if self._session else "turnwise"
         offered = self._offers.names(choice)
@@ -469,7 +472,7 @@ class Chat:
 
 
 def session_lines(rows: Sequence[SessionRow], *, here: str, now_s: float) -> list[str]:
-    """What `/sessions` says; `here` is the one at hand."""
+    """The output of `/sessions`; `here` is the current session."""
     times = [when_said(row.updated, now_s=now_s) for row in rows]
     widest = max(map(len, times), default=0)
     return [

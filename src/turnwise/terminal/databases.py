@@ -1,6 +1,5 @@
-"""Turns in a database: its options, and the commands `submit`, `answer` and `cancel`. And the user's journal, read by commands
-that only show it.
-"""
+"""Turns in a database: its options, and the commands `submit`, `answer` and `cancel`. And reading the user's journal for commands
+that only show it."""
 
 import os
 import sys
@@ -41,18 +40,18 @@ database_option = click.option(
 
 
 def checked_dsn(database: str | None) -> str:
-    """Raises CallerError where it is none, without quoting it: it may hold a password."""
+    """The address of the database. Raises CallerError if it is invalid, without quoting it: it may hold a password."""
     if not database:
         raise CallerError(f"no database: give `--database postgresql://USER@HOST/DATABASE`, or set {VARIABLE}")
     if not database.startswith(DATABASES):
         raise CallerError("`--database` is no address of PostgreSQL: give `postgresql://USER@HOST/DATABASE`")
-    os.environ.pop(VARIABLE, None)  # what tools start does not inherit the address
+    os.environ.pop(VARIABLE, None)  # programs that tools start do not inherit the address
     return database
 
 
 @contextmanager
 def as_database_failure() -> Generator[None]:
-    """A database that fails is no wrong use."""
+    """Turn a failing database into a Failure: it is no wrong use."""
     try:
         yield
     except JournalFailed as error:
@@ -61,8 +60,8 @@ def as_database_failure() -> Generator[None]:
 
 @contextmanager
 def open_queue(database: str | None) -> Generator["TurnQueue"]:
-    """The turns of that database, its tables made if there are none. Raises CallerError where a word of the command line is no
-    text, and Failure where the database fails."""
+    """The turns of that database; its tables are created if they are missing. Raises CallerError if a word of the command line is
+    not text, and Failure if the database fails."""
     with as_database_failure():
         dsn = checked_dsn(database)
         _check_texts(click.get_current_context())
@@ -78,7 +77,7 @@ def open_queue(database: str | None) -> Generator["TurnQueue"]:
 
 
 def _check_texts(context: click.Context) -> None:
-    """Bytes that are no UTF-8 come as half of a surrogate pair, which nobody could write back."""
+    """Raise for bytes that are not UTF-8: Python makes half a surrogate pair of each, which cannot be written back."""
     for parameter in context.command.params:
         value: object = context.params.get(parameter.name or "")
         if not is_text(_joined(value)):
@@ -86,23 +85,23 @@ def _check_texts(context: click.Context) -> None:
 
 
 def _joined(value: object) -> str:
-    """All texts of an option that may be repeated, in one."""
+    """All texts of a repeatable option, joined into one."""
     if isinstance(value, tuple):
         return "".join([_joined(part) for part in cast("tuple[object, ...]", value)])
     return value if isinstance(value, str) else ""
 
 
-# The user's journal, read by commands that only show it.
+# Reading the user's journal, for commands that only show it.
 
 
 Read = TypeVar("Read")
 
 
 def read_journal(read: Callable[[Journal], Read]) -> tuple[Read, int]:
-    """What `read` makes of the journal, and the exit code. Its notes go to standard error.
+    """The result of `read` on the journal, and the exit code. Notes go to standard error.
 
-    If `read` meets damage, it is called again with what can be read of the file, and the code is FAILED: a part may be
-    missing. Raises CallerError.
+    If `read` finds damage, it is called again with the readable part of the file, and the code is FAILED: a part may be missing.
+    Raises CallerError.
     """
     path, clock = journal_path(os.environ), SystemClock()
     try:
@@ -118,7 +117,7 @@ def read_journal(read: Callable[[Journal], Read]) -> tuple[Read, int]:
         return read(journal), FAILED
 
 
-# `turnwise submit`: have a worker run a turn.
+# `turnwise submit`: let a worker run a turn.
 
 
 HIGHEST = 1_000_000
@@ -218,7 +217,7 @@ def submit_command(
 
 
 def _labels(given: Sequence[str]) -> dict[str, str]:
-    """`user=42` each. Raises Failure for one without a name, and for a name that comes twice."""
+    """Labels of the form `user=42`. Raises Failure for a label without a name, and for a name that occurs twice."""
     labels = dict[str, str]()
     for one in given:
         name, equals, value = one.partition("=")
@@ -230,7 +229,7 @@ def _labels(given: Sequence[str]) -> dict[str, str]:
     return labels
 
 
-# `turnwise answer`: answer what a turn asks that a worker runs.
+# `turnwise answer`: answer the asks of a turn that a worker runs.
 
 
 ANSWER_EPILOG = """\b
@@ -307,7 +306,7 @@ def answers_of(
     because: str,
     reply: Sequence[tuple[str, str]],
 ) -> list[Approval]:
-    """One approval for each ask that is named. Raises CallerError where one is named twice, or is of another kind."""
+    """One approval for each named ask. Raises CallerError for an ask that is named twice, or of another kind."""
     known = {ask.call.id for ask in asks}
     questions = {ask.call.id: ask for ask in asks if ask.kind == "question"}
     replies = [(*marked(id, known=known), text) for id, text in reply]

@@ -1,4 +1,4 @@
-"""`turnwise decode`: what recorded streams say, file by file."""
+"""`turnwise decode`: shows what recorded streams say, file by file."""
 
 import sys
 from pathlib import Path
@@ -70,7 +70,7 @@ def decode_command(files: tuple[str, ...], family: str, as_json: bool, tools: tu
 
 
 def read_file(file: str, *, profile: Profile, tool_names: frozenset[str]) -> Response:
-    """Raises NotARecording where the file cannot be read."""
+    """Raises NotARecording if the file cannot be read."""
     if file == "-":
         return read_stream(sys.stdin.buffer, profile=profile, tool_names=tool_names)
     try:
@@ -81,7 +81,7 @@ def read_file(file: str, *, profile: Profile, tool_names: frozenset[str]) -> Res
 
 
 def show(file: str, response: Response, *, several: bool) -> None:
-    """The same for people."""
+    """Show the response to people."""
     message = response.message
     if several:
         click.echo(style(f"== {file}", "bold"))

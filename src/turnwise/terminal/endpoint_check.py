@@ -52,7 +52,7 @@ from turnwise.wire.profiles import Profile, builtin_profiles, parse_profiles
 
 Found = TypeVar("Found")
 
-# A judgement as a table for people, or as one JSON object.
+# The findings as a table for people, or as one JSON object.
 
 
 VERSION = 1  # of the JSON object: it grows when a field changes its meaning
@@ -72,8 +72,8 @@ ENDS: Mapping[CheckOutcome, tuple[str, str]] = {
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is told. `url` is the address without its query, `row` the TOML for the profile, `settings` that of the
-    user's `turnwise.toml`; both are empty where no answer came."""
+    """The whole report. `url` is the address without its query, `row` the TOML for the profile, `settings` the TOML for the
+    user's `turnwise.toml`; both are empty if no answer came."""
 
     model: str
     url: str
@@ -135,7 +135,7 @@ def spent_said(requests: int, usage: Usage, cost: Cost) -> str:
 
 
 def _told_first(shown: "CheckReport | RuleReport", *, outcome: CheckOutcome, **tokens: int) -> dict[str, object]:
-    """What both kinds of check say under `--json`. `tokens` are counted beside those of input and output."""
+    """The part of the `--json` output that both kinds of check share. `tokens` are counted beside those of input and output."""
     usd = shown.cost.exact_usd
     return {
         "turnwise": __version__,
@@ -181,7 +181,7 @@ def report_told(shown: CheckReport) -> dict[str, object]:
     }
 
 
-# What `turnwise check --rules` has found: a line a rule, and the row for the user's own `turnwise.toml`.
+# The findings of `turnwise check --rules`: one line for each rule, and the row for the user's own `turnwise.toml`.
 
 
 RULE_MARKS: Mapping[RuleAnswer, tuple[str, str, str]] = {
@@ -200,8 +200,8 @@ AT_RANDOM = "the server refuses requests that it took before: its refusals say n
 
 
 class RuleReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is told. `row` is what goes into the user's `turnwise.toml`, below `settings`, which choose the model; both are
-    empty where no answer came, or where the address may hold a key."""
+    """The whole report. `row` goes into the user's `turnwise.toml`, below `settings`, which choose the model. Both are empty if
+    no answer came, or if the address may hold a key."""
 
     model: str
     url: str
@@ -230,7 +230,7 @@ def outcome_of(course: RuleCourse) -> CheckOutcome:
 def found_profile(
     course: RuleCourse, *, base_url: str, api_key_env: str | None
 ) -> tuple[Profile, tuple[ProfileChange, ...]]:
-    """The row as it goes into the user's file, with a name of its own, and what was changed in it."""
+    """The row for the user's file, with a name of its own, and the changes in it."""
     before = course.profile
     fields = {name: value for name, value in row_fields(course.so_far).items() if getattr(before, name) != value}
     refused = ", ".join([one.title for one in course.asked if one.answer == "refused"])
@@ -283,7 +283,7 @@ def rules_told(shown: RuleReport) -> dict[str, object]:
     }
 
 
-# `turnwise check` in order: say what it will cost, ask, send, judge, show.
+# The order of `turnwise check`: say what it will cost, ask, send, judge, show.
 
 
 NEEDS_MODEL = (
@@ -293,7 +293,7 @@ NEEDS_YES = "nothing was sent, as nobody can be asked here: add --yes"
 
 
 class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for on the command line."""
+    """The options of the command."""
 
     model: str | None
     base_url: str | None = None
@@ -307,7 +307,7 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(wanted: CheckRequest, *, folder: Path) -> int:
-    """The exit code. Raises CallerError where nothing could be sent."""
+    """Run the check; return the exit code. Raises CallerError if nothing could be sent."""
     clock = SystemClock()
     layers = read_layers(folder, env=os.environ)
     settings = settings_of_run(layers, last=None, given=RunSettings()).settings
@@ -352,7 +352,7 @@ def check(wanted: CheckRequest, *, folder: Path) -> int:
 
 
 def _show(wanted: CheckRequest, *, told: Mapping[str, object], lines: Iterator[str], code: int) -> int:
-    """On standard output; the exit code."""
+    """Print the report on standard output; return the exit code."""
     if wanted.as_json:
         write_ascii_json(told)
     else:
@@ -362,7 +362,7 @@ def _show(wanted: CheckRequest, *, told: Mapping[str, object], lines: Iterator[s
 
 
 def is_wanted(told: Estimate, *, choice: Choice, endpoint: Endpoint, clock: Clock, yes: bool) -> bool:
-    """Says what it will cost, and asks. Raises CallerError where nobody can be asked."""
+    """Say what it will cost, and ask. Raises CallerError if nobody can be asked."""
     click.echo(clean_line(f"{choice.model} at {shown_url(endpoint)}: {estimate_said(told)}"), err=True)
     if ending := choice.ending(now_s=clock.now()):
         click.echo(clean_line(ending), err=True)
@@ -375,7 +375,7 @@ def is_wanted(told: Estimate, *, choice: Choice, endpoint: Endpoint, clock: Cloc
 def check_rules(
     wanted: CheckRequest, *, choice: Choice, named: ModelName, endpoint: Endpoint, row: PriceRow | None, clock: Clock
 ) -> int:
-    """`--rules`: which rules of docs/dialects.md the server has. The exit code."""
+    """`--rules`: find out which rules of docs/dialects.md the server has. Returns the exit code."""
     if endpoint.profile.family != "openai_chat":
         raise CallerError(f"`{choice.model}` is no Chat Completions endpoint: --rules asks only those")
     if wanted.only:
@@ -424,7 +424,7 @@ def check_rules(
 async def _in_progress(
     asking: Callable[[AiohttpTransport, Callable[[str], None]], Coroutine[None, None, Found]], *, total: int
 ) -> Found:
-    """What `asking` finds by a transport; it tells the title of each request, which stands at the terminal meanwhile."""
+    """The result of `asking`, which sends requests by a transport. The terminal shows the title of each request meanwhile."""
     numbers = count(1)
     with cancelling(), spinning() as show:
 
@@ -437,7 +437,7 @@ async def _in_progress(
 
 
 def probes_of(only: Sequence[str], *, endpoint: Endpoint) -> tuple[Probe, ...]:
-    """Those that are named, or all; without the one about keys where the endpoint's profile sends none."""
+    """The named probes, or all. The probe about keys is left out if the endpoint's profile sends none."""
     return tuple(
         [
             probe
@@ -448,7 +448,7 @@ def probes_of(only: Sequence[str], *, endpoint: Endpoint) -> tuple[Probe, ...]:
 
 
 def _is_allowed() -> bool:
-    """Whether the person says yes; everything else is a no. Raises CallerError where nobody can be asked."""
+    """Whether the person says yes; any other answer is a no. Raises CallerError if nobody can be asked."""
     if not is_attended():
         raise CallerError(NEEDS_YES)
 
@@ -465,7 +465,7 @@ def _is_allowed() -> bool:
 def shown_of(
     course: Course, *, named: ModelName, probes: Sequence[Probe], row: PriceRow | None, api_key_env: str | None
 ) -> CheckReport:
-    """All that is told of a check."""
+    """The whole report of a check."""
     judgement = judge(
         course.observations,
         profile=course.endpoint.profile,
@@ -483,7 +483,7 @@ def shown_of(
         profile_row, row_name = write_row(profile), profile.name
         assert parse_profiles(profile_row) == {profile.name: profile}, "the row reads back"
     usages = [observed.response.usage for observed in course.observations if observed.response is not None]
-    # The usage of a request whose answer was not awaited is unknown.
+    # If a request's answer was not awaited, its usage is unknown.
     prices = [price_of(usage, row=row) for usage in [*usages, *[None for _ in judgement.unanswered]]]
     return CheckReport(
         model=f"{named.profile.name}:{named.name}",
@@ -500,7 +500,7 @@ def shown_of(
 
 
 def settings_of(course: Course, *, named: ModelName) -> str:
-    """The lines of the user's own `turnwise.toml` that choose this model; empty where the address may hold a key."""
+    """The lines for the user's own `turnwise.toml` that choose this model; empty if the address may hold a key."""
     address = course.endpoint.base_url
     if "?" in address:
         return ""

@@ -1,4 +1,4 @@
-"""`--json`: one JSON object a line, while it happens; the last is the result."""
+"""`--json`: one JSON object a line, as it happens; the last line is the result."""
 
 import contextlib
 import sys
@@ -16,7 +16,7 @@ class JsonLines:
     """Writes each event to standard output at once, so that a reader of the pipe can follow."""
 
     def __init__(self, *, within: Mapping[str, object] | None = None) -> None:
-        self._within = within or {}  # what each line says besides: which session it is of
+        self._within = within or {}  # further fields of each line: which session it belongs to
         self._objects = EventObjects(within=self._within)
 
     def __call__(self, seen: WatcherEvent) -> None:
@@ -27,7 +27,7 @@ class JsonLines:
         self._write({"event": "note", "text": line})
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # raised already, by the line that could not be written
+        with contextlib.suppress(OSError):  # the line that could not be written has raised already
             sys.stdout.flush()
 
     def finish(
@@ -42,7 +42,7 @@ class JsonLines:
         self._write({"event": event, **result_fields(result, denied=denied), "exit_code": code})
 
     def summarise(self, sessions: Sequence[Mapping[str, object]], *, failed: int, code: int) -> None:
-        """The last line of several sessions: what came of each."""
+        """The last line of several sessions: the outcome of each."""
         self._write({"event": "summary", "sessions": sessions, "failed": failed, "exit_code": code})
 
     def _write(self, line: dict[str, object]) -> None:
@@ -50,16 +50,16 @@ class JsonLines:
 
 
 def write_line(line: Mapping[str, object]) -> None:
-    """On standard output, at once."""
+    """Write the line on standard output, at once."""
     write_json(line)
     sys.stdout.buffer.flush()
 
 
 def write_unable(unable: Unable) -> None:
-    """The last line of a command that came to no result of a turn. `requests` is null where some may have been sent."""
+    """The last line of a command that got no turn's result. `requests` is null if some may have been sent."""
     result = RunResult(
         text=unable.why,
-        stop_reason=StopReason.CANCELLED,  # below stands the reason itself
+        stop_reason=StopReason.CANCELLED,  # the reason itself is below
         complete=False,
         why_incomplete=unable.why,
         output_or_none=None,

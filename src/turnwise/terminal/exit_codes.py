@@ -15,12 +15,12 @@ EXIT_CODES = """\
   130  cancelled"""
 
 USAGE = 2
-CANCELLED = 130  # what a shell shows for a program that was ended by Ctrl-C
+CANCELLED = 130  # what a shell shows for a program that Ctrl-C has ended
 NOTHING_CHANGED = 8
 REPLAY_DIFFERS = 3
 FAULTS_FOUND, NOT_THERE = 3, 6
 CHECK_CODES = {"fine": 0, "faults": FAULTS_FOUND, "no_server": NOT_THERE}
-"""Of `turnwise check`, by its outcome."""
+"""The exit codes of `turnwise check`, by its outcome."""
 CHECK_EXIT_CODES = f"""\
   0    it works; turnwise heals what is wrong
   1    the output could not be written

@@ -1,4 +1,4 @@
-"""One clear line and an exit code for what can go wrong before, beside or after a run."""
+"""One clear line and an exit code for anything that can go wrong before, during or after a run."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ FAILED = 1
 BUG = 70  # EX_SOFTWARE of sysexits.h
 
 
-# Where a text that nobody looked at before has such bytes: the environment, a link, a file of settings.
+# Sources of texts with such bytes that nobody checked: the environment, a link, a settings file.
 NO_TEXT = (
     "something that was given here (a word of the command line, the environment, a name) has bytes that are not UTF-8"
 )
@@ -38,7 +38,7 @@ class Failure(click.ClickException):
 
 
 class Unable(NamedTuple):
-    """Why a command came to no result of its own: what standard error says, and the exit code."""
+    """Why a command has no result: the text on standard error, and the exit code."""
 
     why: str
     exit_code: int
@@ -46,24 +46,24 @@ class Unable(NamedTuple):
 
 
 def complain(message: str) -> None:
-    """One line on standard error, whoever wrote the text."""
-    with contextlib.suppress(OSError):  # nobody can be told; the exit code still says it
+    """Print any text as one line on standard error."""
+    with contextlib.suppress(OSError):  # no message is possible; the exit code still tells
         say(f"{style('turnwise:', 'red', 'bold', stream=sys.stderr)} {clean_line(message)}")
 
 
 def write_json(value: object) -> None:
-    """A line of JSON on standard output."""
+    """Print a line of JSON on standard output."""
     sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
 
 
 def write_ascii_json(value: object) -> None:
-    """In ASCII: a server's words may hold what drives a terminal, and stay whole this way."""
+    """Print it in ASCII: a server's text may hold control sequences for a terminal, and stays whole this way."""
     click.echo(json.dumps(msgspec.to_builtins(value)))
 
 
 @contextmanager
 def as_one_line() -> Generator[None]:
-    """A caller's mistake becomes one line and exit code 2; anything else of ours says that it is a bug."""
+    """A caller's mistake becomes one line and exit code 2. Any other error of turnwise's says that it is a bug."""
     try:
         yield
     except CallerError as error:
@@ -75,7 +75,7 @@ def as_one_line() -> Generator[None]:
 
 
 def refuse_no_text(context: click.Context) -> None:
-    """Raises a usage error where an option or argument has bytes that are not UTF-8 and is not the path of a file."""
+    """Raise a usage error if an option or argument has bytes that are not UTF-8 and is not the path of a file."""
     for param in context.command.params:
         value = context.params.get(param.name or "")
         is_path = isinstance(param.type, click.Path | click.File) or "FILE" in (param.metavar or "")

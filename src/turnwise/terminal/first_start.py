@@ -1,4 +1,4 @@
-"""Where nobody has named a model: what was found is shown, what the person types is read, and their choice is remembered."""
+"""If no model is named: show what was found, read what the person types, and remember their choice."""
 
 import os
 import re
@@ -45,7 +45,7 @@ from turnwise.terminal.terminal import Terminal
 from turnwise.vocab import FaultKind
 from turnwise.wire.profiles import Profile, builtin_profiles, profile_at
 
-# What a person types where a model is asked for: a model, an address, both, or a whole line that they have pasted.
+# What a person types when a model is asked for: a model, an address, both, or a whole line that they have pasted.
 
 
 AT_THE_PROMPT = Ways(
@@ -56,7 +56,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class ServerModels(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server at `base_url` offers to choose from; `why` it has no list. `provider` stands in front of the names."""
+    """The models that a server at `base_url` offers, or `why` it has no list. `provider` comes before the names."""
 
     base_url: str
     provider: str
@@ -91,7 +91,7 @@ def _without_program(words: Sequence[str]) -> list[str]:
     from turnwise.terminal.group import COMMANDS
 
     said = list(words[1:] if words[:1] == ["$"] else words)
-    if said and (said[0] == "export" or _ASSIGNMENT.match(said[0])):  # its value may be a key, and is not shown
+    if said and (said[0] == "export" or _ASSIGNMENT.match(said[0])):  # its value may be a key and is not shown
         raise CallerError("a variable is set in the shell: leave with q, set it, and start turnwise again")
     if not said or Path(said[0]).name != "turnwise":
         return said
@@ -106,7 +106,7 @@ def _without_program(words: Sequence[str]) -> list[str]:
 @click.command(cls=TakesPrompts)
 @shared_options
 def _options(**_given: object) -> None:
-    """Those that may be typed with a model: as behind `turnwise chat`."""
+    """The options that may be typed with a model: those of `turnwise chat`."""
 
 
 def _options_in(words: Sequence[str]) -> dict[str, object]:
@@ -124,7 +124,7 @@ def _options_in(words: Sequence[str]) -> dict[str, object]:
 
 
 def check(given: Given, *, env: Mapping[str, str]) -> None:
-    """Raises CallerError where its model is none, or its address or key is missing."""
+    """Raises CallerError if its model is invalid, or if its address or key is missing."""
     named = read_model(given["model"] or "")
     address = given["base_url"] or address_in(env, provider=named.profile.name)
     try:
@@ -137,15 +137,15 @@ def check(given: Given, *, env: Mapping[str, str]) -> None:
 
 
 def provider_at(base_url: str) -> Profile:
-    """The provider whose own address it is; else any endpoint of the usual family."""
+    """The provider that has this address; otherwise any endpoint of the usual family."""
     return profile_at(base_url) or find_profile(ANY_FAMILY)
 
 
 def list_at(
     base_url: str, *, api_key_env: str | None, env: Mapping[str, str], profile: Profile | None = None
 ) -> ServerModels:
-    """Ask the server there which models it has; where it knows no such path, below `/v1`. Without a `profile` it is the one of
-    the address. Raises CallerError for what is no address, and for a missing key."""
+    """Ask the server at the address for its models; if it does not know that path, below `/v1`. Without `profile`, the address
+    decides the profile. Raises CallerError for an invalid address, and for a missing key."""
     profile = profile or provider_at(base_url)
     first = _list_at(base_url, profile=profile, api_key_env=api_key_env, env=env)
     if isinstance(first, ServerModels):
@@ -174,7 +174,7 @@ def _list_at(
 
 
 def unlisted(given: Given, *, listed: ServerModels) -> str:
-    """What to say of a name that the server's list does not have; empty where it has it or is no list of it."""
+    """What to say about a name that is not in the server's list; empty if it is there, or if there is no list."""
     provider, _, name = (given["model"] or "").partition(":")
     is_there = provider == listed.provider and given["base_url"] in (None, listed.base_url)
     if not is_there or not listed.names or is_listed(name, names=listed.names):
@@ -183,8 +183,8 @@ def unlisted(given: Given, *, listed: ServerModels) -> str:
 
 
 def check_address(given: Given, *, env: Mapping[str, str]) -> tuple[Given, str]:
-    """The options with the address where the server answers (`http://host` -> `http://host/v1`), and what speaks against them:
-    the server gives no list, or the model is not in it. An API without lists is not asked. Raises CallerError as `check`."""
+    """The options with the address where the server answers (`http://host` -> `http://host/v1`), and what is wrong with them: the
+    server gives no list, or the model is not in it. An API without lists is not asked. Raises CallerError as `check`."""
     check(given, env=env)
     profile = read_model(given["model"] or "").profile
     try:
@@ -197,7 +197,7 @@ def check_address(given: Given, *, env: Mapping[str, str]) -> tuple[Given, str]:
 
 
 def at_listed(given: Given, *, listed: ServerModels) -> Given:
-    """A name that was typed while a server's list was asked for is one of its models; another provider's name is itself."""
+    """A name that was typed below a server's list is one of its models; another provider's name stays as it is."""
     model = given["model"] or ""
     provider = model.partition(":")[0]
     if given["base_url"] or (model not in listed.names and ":" in model and provider in builtin_profiles()):
@@ -206,8 +206,8 @@ def at_listed(given: Given, *, listed: ServerModels) -> Given:
     return {**given, "model": f"{listed.provider}:{model}", "base_url": None if is_own else listed.base_url}
 
 
-MOST_TOLD = 3  # models that the one line names
-MOST_LISTED = 15  # of a server that was asked: with the question they fit a terminal of 24 lines
+MOST_TOLD = 3  # models in the one line
+MOST_LISTED = 15  # of a server's list: with the question they fit a terminal of 24 lines
 DEMO, LEAVE = "d", "q"
 EMPTY = "type a number, PROVIDER:NAME or a URL; ? shows all that can be typed, q leaves"
 HELP = (
@@ -231,14 +231,14 @@ NOTHING = """To begin, do one of these:
 
 
 def first_choice(given: Given, *, asks: bool) -> Given:
-    """The same options with the model that the person chooses; it is remembered in their file of settings. `asks`: they are at
-    a terminal.
+    """The same options with the model that the person chooses; their settings file remembers it. `asks`: a person is at a
+    terminal.
 
-    Raises CallerError in one line, with what was found and what to do, where nobody can be asked; Failure where they leave;
-    SystemExit for Ctrl-C.
+    If nobody can be asked, it raises CallerError in one line, with what was found and what to do. It raises Failure if the person
+    leaves, and SystemExit for Ctrl-C.
     """
     base_url = given["base_url"] or os.environ.get("TURNWISE_BASE_URL")
-    if base_url:  # what was found elsewhere is no model of that endpoint, and its key is none of theirs
+    if base_url:  # models that were found elsewhere are not at that endpoint, and have other keys
         raise CallerError(
             "no model: give -m openai_chat:NAME (or another family) for the address in --base-url or TURNWISE_BASE_URL; "
             "`turnwise models openai_chat --base-url URL` lists them"
@@ -264,7 +264,7 @@ def first_choice(given: Given, *, asks: bool) -> Given:
 
 
 def no_model_line(found: FoundEndpoints) -> str:
-    """What was found and what to do, as one line."""
+    """What was found and what to do, in one line."""
     names = [key.variable for key in found.keys] + [server_line(answer).partition(":")[0] for answer in found.servers]
     if found.options:
         ways = " or ".join([f"-m {option}" for option in found.options[:MOST_TOLD]])
@@ -281,7 +281,7 @@ def no_model_line(found: FoundEndpoints) -> str:
 
 
 def greeting(found: FoundEndpoints) -> list[str]:
-    """What a person sees who starts turnwise for the first time, up to the question."""
+    """What a person sees at the first start, up to the question."""
     lines = [f"turnwise {__version__}: no model is chosen yet.", "", "Found:"]
     lines += [f"  {key_line(key)}" for key in found.keys] or ["  no provider's key in the environment"]
     lines += [f"  {server_line(answer)}" for answer in found.servers]
@@ -299,8 +299,8 @@ def greeting(found: FoundEndpoints) -> list[str]:
 
 
 class _Asking:
-    """The question which model it shall be, until one is chosen whose address and key are there. A URL is asked for its models,
-    and its list takes the place of what was found before."""
+    """Asks for a model until one is chosen whose address and key are known. For a URL, the server's list of models replaces what
+    was found before."""
 
     def __init__(self, found: FoundEndpoints, *, given: Given, terminal: Terminal) -> None:
         self._given = given
@@ -310,7 +310,7 @@ class _Asking:
         self._doubts = Doubts()
 
     def chosen(self) -> Given:
-        """The options with it. Raises Failure where the person leaves, SystemExit for Ctrl-C and after the demo."""
+        """The options with the chosen model. Raises Failure if the person leaves, SystemExit for Ctrl-C and after the demo."""
         while True:
             try:
                 if (given := self._take(self._typed())) is not None:
@@ -331,7 +331,7 @@ class _Asking:
             return LEAVE
 
     def _take(self, typed: str) -> Given | None:
-        """None: it is asked again. Raises CallerError for what is no choice, Failure where they leave."""
+        """Take the choice. None: ask again. Raises CallerError for text that is not a choice, Failure if the person leaves."""
         match typed or ("1" if self._options else ""):
             case "":
                 self._say(EMPTY)
@@ -368,7 +368,7 @@ class _Asking:
         return named
 
     def _at_address(self, given: Given) -> Given:
-        """It is remembered with the model, so it is tried as a URL alone is."""
+        """The address is remembered with the model, so it is tried in the same way as a URL alone."""
         there, doubt = check_address(given, env=os.environ)
         self._doubts.raise_once(f"{there['model']} {there['base_url']}", doubt=doubt)
         if there["base_url"] != (given["base_url"] or "").rstrip("/"):
@@ -391,7 +391,7 @@ class _Asking:
 
 
 def listed_lines(listed: ServerModels) -> list[str]:
-    """What a server offers, by number; or why it has no list, and what to do then."""
+    """The models of a server, by number; or why it has no list, and what to do then."""
     where = listed.base_url.partition("?")[0]
     if not listed.names:
         return [f"{where}: {listed.why}", "type the name of a model there, or something else; ? shows what, q leaves"]
@@ -407,7 +407,8 @@ def _numbered(names: Sequence[str]) -> list[str]:
 
 
 def keeping_line(choice: Choice, *, settings: RunSettings, env: Mapping[str, str]) -> str:
-    """How a model that worked is had without `-m` the next time; empty where one is remembered, or its address may hold a key."""
+    """How to get a model that worked without `-m` the next time; empty if a model is remembered, or if its address may hold a
+    key."""
     if settings.model or env.get("TURNWISE_MODEL") or "?" in (choice.base_url or ""):
         return ""
     lines = " and ".join([f"`{line}`" for line in lines_of(choice.model, base_url=choice.base_url)])

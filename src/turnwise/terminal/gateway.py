@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from turnwise.gateway.doors import GatewayService
     from turnwise.gateway.serve import BoundSocket
 
-# Loaded late elsewhere. In a gateway everybody would wait for the first request that needs them, 0.5 s.
+# Modules that are otherwise loaded late. In a gateway, all clients would wait 0.5 s for the first request that needs them.
 AT_FIRST_REQUEST = (
     "turnwise.endpoints.aiohttp_transport",
     "turnwise.endpoints.bounded_connector",
@@ -157,7 +157,7 @@ def gateway_command(
 
 
 def _open_service(config: "GatewayConfig", *, forward_key: bool) -> "AbstractAsyncContextManager[GatewayService]":
-    """Imported last: a mistake in a file is told before the transport and the codecs of four families are loaded."""
+    """Imported last: an error in a file is reported before the transport and the codecs of four families are loaded."""
     from turnwise.gateway.service import open_service
     from turnwise.wire.family import MODULES
     from turnwise.wire.relay_facts import relay_facts
@@ -170,7 +170,7 @@ def _open_service(config: "GatewayConfig", *, forward_key: bool) -> "AbstractAsy
 
 
 def _config(upstream: str | None, path: Path | None, *, host: str | None, port: int | None) -> "GatewayConfig":
-    """The file or the one upstream; what the command line says of host and port counts more. Raises CallerError."""
+    """The file, or the one upstream; host and port of the command line override the file. Raises CallerError."""
     from turnwise.gateway.config import config_file, config_of, read_config
 
     if upstream is not None and path is not None:

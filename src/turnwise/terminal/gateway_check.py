@@ -1,4 +1,5 @@
-"""What `turnwise gateway check` and `turnwise gateway report` do: try a gateway with broken streams, tell what ours mended."""
+"""What `turnwise gateway check` and `turnwise gateway report` do: try a gateway with broken streams, and tell what turnwise's
+gateway repaired."""
 
 import asyncio
 import contextlib
@@ -46,7 +47,7 @@ from turnwise.terminal.screen import spinning
 from turnwise.terminal.usage import Column, lines_of_table, since_of, width_of
 from turnwise.wire.profiles import FamilyName
 
-# What a check found, as a table for people or as one JSON object.
+# The findings of a check, as a table for people or as one JSON object.
 
 
 VERSION = 1  # of the JSON object: it grows when a field changes its meaning
@@ -60,7 +61,7 @@ _NAMES = {
 
 
 def show(course: GatewayCourse) -> None:
-    """On standard output. Raises OSError."""
+    """Show the findings on standard output. Raises OSError."""
     for line in lines_of(course):
         say(line, stream=sys.stdout)
 
@@ -128,7 +129,7 @@ def _summary(found: Sequence[CaseFound], *, broken: Sequence[CaseFound]) -> str:
 
 
 def write_report(course: GatewayCourse, *, url: str, exit_code: int) -> None:
-    """One object on standard output. Raises OSError."""
+    """Write one object on standard output. Raises OSError."""
     cases = [{**msgspec.to_builtins(one), "broken": one.is_broken} for one in course.found]
     report = {
         "version": VERSION,
@@ -143,7 +144,7 @@ def write_report(course: GatewayCourse, *, url: str, exit_code: int) -> None:
     write_json(report)
 
 
-# `turnwise gateway check` in order: start the lab, say how to set the gateway, wait for it, ask, show.
+# The order of `turnwise gateway check`: start the lab, say how to set the gateway, wait for it, ask, show.
 
 
 FAMILIES: tuple[FamilyName, ...] = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
@@ -152,7 +153,7 @@ MOST_REASON = 400
 
 
 class GatewayCheckRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for on the command line."""
+    """The options of the command."""
 
     url: str
     families: tuple[FamilyName, ...] = ()
@@ -167,7 +168,7 @@ class GatewayCheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_gateway(wanted: GatewayCheckRequest) -> int:
-    """The exit code. Raises CallerError for wrong use, Failure where the gateway is not there."""
+    """Run the check; return the exit code. Raises CallerError for wrong use, Failure if the gateway is not reachable."""
     known = (*checked_cases(), *SILENT_CASES)
     unknown = [case for case in wanted.cases if case not in known]
     if unknown:
@@ -176,7 +177,7 @@ def check_gateway(wanted: GatewayCheckRequest) -> int:
         raise CallerError(f"there is no case `{unknown[0]}`; {meant}all of them: {', '.join(known)}")
     key = find_key(find_profile("openai_chat"), env=os.environ, api_key_env=wanted.key_env) if wanted.key_env else None
     gateway = GatewayAsked(url=wanted.url, key=key, model=wanted.model, timeout_s=wanted.timeout_s)
-    shown = gateway.endpoint("anthropic_messages")  # an address that is none is told before anything starts
+    shown = gateway.endpoint("anthropic_messages")  # an invalid address is reported before anything starts
     course = GatewayCourse()
     try:
         run_to_end(_run(wanted, gateway=gateway, course=course))
@@ -200,7 +201,7 @@ async def _run(wanted: GatewayCheckRequest, *, gateway: GatewayAsked, course: Ga
 
 
 async def _ask(wanted: GatewayCheckRequest, *, gateway: GatewayAsked, course: GatewayCourse) -> None:
-    # The lab is on this machine: no proxy stands before it.
+    # The lab is on this machine, so no proxy is used.
     async with _lab(wanted) as lab_url, AiohttpTransport() as transport, AiohttpTransport(env={}) as direct:
         lab = LabAsked(lab_url, transport=direct)
         await lab.play(None)
@@ -238,7 +239,7 @@ def _say_setting(lab: str, *, model: str) -> None:
 
 
 class _Telling:
-    """At a terminal one line that says what happens now; elsewhere each new reason for waiting has a line."""
+    """At a terminal, one line says what happens now; elsewhere, each new reason for waiting gets a line."""
 
     def __init__(self, url: str, show_line: Callable[[str], object] | None) -> None:
         self._url = url
@@ -258,7 +259,7 @@ class _Telling:
             self._show_line(f"{number}/{total} {case}, {family}")
 
 
-# `turnwise gateway report`: what the gateway had to mend, as a user can take it to the vendor.
+# `turnwise gateway report`: what the gateway had to repair, in a form for the vendor.
 
 
 WIDTH = 79
@@ -272,7 +273,7 @@ NO_JOURNAL = "there is no journal yet (`{path}`): the gateway writes it with its
 
 
 class ReportedRepair(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of repair. Days are of UTC; `rule` is in our words, `source` where the specification has it."""
+    """One kind of repair. Days are of UTC. `rule` is in turnwise's words, `source` is the place in the specification."""
 
     kind: str
     family: str
@@ -287,7 +288,7 @@ class ReportedRepair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """`repaired` requests had at least one repair that the provider causes; `failed` ones got no whole answer."""
+    """`repaired` requests had at least one repair that the provider causes; `failed` requests got no whole answer."""
 
     provider: str
     model: str
@@ -298,7 +299,7 @@ class ReportedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RepairReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--json` prints. `since` is a day of UTC, None for all that is kept."""
+    """What `--json` prints. `since` is a day of UTC; None for the whole journal."""
 
     turnwise: str
     since: str | None
@@ -306,7 +307,7 @@ class RepairReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def show_report(*, provider: str | None, model: str | None, since: str | None, as_json: bool) -> None:
-    """Of the user's own journal, on standard output. Raises CallerError."""
+    """Show the report on the user's own journal, on standard output. Raises CallerError."""
     clock = SystemClock()
     day = first_day_of(since, now=datetime.fromtimestamp(clock.now()))
     path = journal_path(os.environ)
@@ -339,7 +340,7 @@ def _read(path: Path, *, clock: SystemClock, day: str | None) -> list[ReportedMo
 
 
 def models_of(sums: Sequence[RepairSum], requests: Sequence[RequestSum]) -> list[ReportedModel]:
-    """Those with the most repaired requests first."""
+    """The models, those with the most repaired requests first."""
     sent = {(one.provider, one.model): one for one in requests}
     keys = dict.fromkeys([*[(one.provider, one.model) for one in sums], *sent])
     found: list[ReportedModel] = []
@@ -378,7 +379,7 @@ def _repair_of(one: RepairSum) -> ReportedRepair:
 
 
 def show_models(models: Sequence[ReportedModel], *, since: str | None, stream: TextIO) -> None:
-    """As Markdown."""
+    """Print the report as Markdown."""
     when = "" if since is None else f" since {since}"
     with_repairs = [one for one in models if one.repairs]
     if not with_repairs:
@@ -446,7 +447,7 @@ def _how_often(repair: ReportedRepair) -> str:
 
 
 def _prose(text: str, *, stream: TextIO) -> None:
-    """A paragraph of its own."""
+    """Print a paragraph."""
     lines = textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
     say("\n" + "\n".join(lines), stream=stream)
 
@@ -457,5 +458,5 @@ def _example_lines(example: str) -> Iterator[str]:
 
 
 def named(name: str) -> str:
-    """A name that somebody else chose, fit for one line of Markdown."""
+    """A name that somebody else chose, made safe for one line of Markdown."""
     return " ".join(clean(name).replace("`", "'").split()) or "(none)"

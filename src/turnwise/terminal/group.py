@@ -1,6 +1,6 @@
-"""`turnwise`: the command group, and what it says to a prompt given as other programs take it (`turnwise "explain this"`).
+"""`turnwise`: the command group, and its hint for a prompt in the form of other programs (`turnwise "explain this"`).
 
-Subcommands are imported when they are asked for, so that `--version` stays quick.
+Subcommands are imported when they are used, so that `--version` stays quick.
 """
 
 import difflib
@@ -21,15 +21,15 @@ from turnwise.terminal.exit_codes import CANCELLED, EXIT_CODES
 from turnwise.terminal.failures import BUG, FAILED, NO_TEXT, USAGE, Failure, bug_line, complain
 from turnwise.vocab.file_names import is_text
 
-# What is said to a prompt that was given as other programs take it: `turnwise "explain this"`, `-p "explain this"`.
+# The hint for a prompt in the form of other programs: `turnwise "explain this"`, `-p "explain this"`.
 
 
-PROMPT_OPTIONS = frozenset({"-p", "--print", "--prompt"})  # how other agents take one
-MOST = 200  # characters of what was typed that are said again
+PROMPT_OPTIONS = frozenset({"-p", "--print", "--prompt"})  # how other agents take a prompt
+MOST = 200  # characters of the typed text that the hint repeats
 
 
 class TakesPrompts(click.Command):
-    """A command that says what the line would be where a prompt was meant for `turnwise run`."""
+    """A command that shows the right line if somebody meant a prompt for `turnwise run`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         typed = list(args)
@@ -53,7 +53,7 @@ def hint(command: click.Command, typed: Sequence[str]) -> str:
 
 
 def run_line(command: click.Command, typed: Sequence[str]) -> str:
-    """The line with `run` that was meant: its options as they were typed, then all other words as one prompt."""
+    """The line with `run` that was meant: the options as they were typed, then all other words as one prompt."""
     options, words = _told_apart(command, typed)
     prompt = clean(quoted(" ".join(words)))
     line = " ".join(["turnwise run", *([shlex.join(options)] if options else []), *([prompt] if words else ['"..."'])])
@@ -61,13 +61,13 @@ def run_line(command: click.Command, typed: Sequence[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """In quotes for a shell, also where it needs none."""
+    """The text in quotes for a shell, even if it needs none."""
     safe = shlex.quote(text)
     return f'"{text}"' if safe == text else safe
 
 
 def _told_apart(command: click.Command, typed: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The options with their values, and the words that belong to none."""
+    """The options with their values, and the words that belong to no option."""
     takes_value = {
         name: isinstance(param, click.Option) and not param.is_flag and not param.count
         for param in command.params
@@ -89,7 +89,7 @@ def _told_apart(command: click.Command, typed: Sequence[str]) -> tuple[list[str]
 
 
 def _without(name: str, word: str) -> list[str]:
-    """`-p` falls away; of `--prompt=hi` and `-phi` the prompt stays."""
+    """The prompt of `--prompt=hi` or `-phi`; for `-p` alone nothing remains."""
     if word == name:
         return []
     glued = f"{name}=" if name.startswith("--") else name
@@ -141,15 +141,15 @@ Exit codes of `run` (other commands have theirs in their --help):
 {EXIT_CODES}"""
 
 
-# How alike a word must be to a command where others follow it: `what does this do` is a prompt. A lone one needs less (0.6).
+# How similar a word must be to a command if others follow it: `what does this do` is a prompt. A single word needs less (0.6).
 ALIKE = 0.8
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name; imports one when it runs or shows its own help."""
+    """Knows its commands by name; imports a command when it runs or shows its own help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """At a terminal no command is `chat`, and options without one are its own."""
+        """At a terminal, `turnwise` without a command is `chat`, and options without a command belong to it."""
         if not args and (piped := _piped()):
             ctx.fail(f"standard input is {piped}: `turnwise run -` takes it as the prompt")
         if self._is_of_chat(args[0], ctx=ctx) if args else _is_terminal():
@@ -188,7 +188,7 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
 
     def _no_command(self, args: list[str], *, ctx: click.Context) -> str:
-        """What is said of a word that is no command: it is misspelt, or the first of a prompt."""
+        """The message for a word that is not a command: it is misspelt, or the first word of a prompt."""
 
         run = self.get_command(ctx, "run")
         assert run is not None
@@ -224,9 +224,9 @@ def group() -> None:
 
 
 def run(args: Sequence[str] | None) -> int:
-    """Run `turnwise ARGS`; the exit code. Whatever happens, there is at most one line of complaint.
+    """Run `turnwise ARGS`; return the exit code. Whatever happens, there is at most one error line.
 
-    TURNWISE_TRACEBACK=1 shows where a bug of ours lies.
+    TURNWISE_TRACEBACK=1 shows where a bug of turnwise is.
     """
     _open_standard_streams()
     code = FAILED
@@ -234,14 +234,14 @@ def run(args: Sequence[str] | None) -> int:
         code = _invoke(args)
         sys.stdout.flush()
     except BrokenPipeError:
-        _mute(sys.stdout)  # the reader of our output has gone (`| head`): nobody is left to be told
+        _mute(sys.stdout)  # the reader of our output has gone (`| head`): nobody reads a message
     except OSError as error:
         _mute(sys.stdout)
         where = f" (`{error.filename}`)" if error.filename else ""
         complain(f"input or output failed: {error.strerror or error}{where}")
     try:
         sys.stderr.flush()
-    except OSError:  # what could not be said changes nothing: Python would end with 120
+    except OSError:  # an unwritten message changes nothing: Python would end with 120
         _mute(sys.stderr)
     return code
 
@@ -280,8 +280,9 @@ def _invoke(args: Sequence[str] | None) -> int:
 
 
 def _open_standard_streams() -> None:
-    """A closed one (`>&-`) is None in Python; one that cannot write a character (LANG=C) would raise in mid-answer. An answer
-    that is written to a closed output is lost, so it raises OSError, as `echo` complains."""
+    """Replace standard streams that do not work. A closed stream (`>&-`) is None in Python; a stream that cannot write a
+    character (LANG=C) would raise in the middle of an answer. Writing an answer to a closed output raises OSError, because the
+    answer is lost."""
     sys.stdin = sys.stdin or Path(os.devnull).open()  # noqa: SIM115 (open until the end)
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
@@ -291,7 +292,7 @@ def _open_standard_streams() -> None:
 
 
 def _mute(stream: TextIO) -> None:
-    """What is still in the buffer would raise again when Python flushes it at exit."""
+    """Drop what is in the buffer: it would raise again when Python flushes it at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

@@ -1,4 +1,4 @@
-"""`turnwise lab`: the scripted provider as a server for anybody's agents; `turnwise demo`: five incidents played with it."""
+"""`turnwise lab`: the scripted provider as a server for any agent. `turnwise demo`: five incidents played with it."""
 
 import asyncio
 import shutil
@@ -78,7 +78,7 @@ def lab_command(
 
 
 async def serve(lab: Lab, *, profile: str | None) -> None:
-    """Until Ctrl-C or SIGTERM."""
+    """Serve until Ctrl-C or SIGTERM."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -104,7 +104,7 @@ def _judged_as(lab: Lab, *, profile: str) -> str:
     )
 
 
-# `turnwise demo`: the five incidents, naive loop and turnwise side by side, then one turn live. No key, no network.
+# `turnwise demo`: the five incidents, a naive loop and turnwise side by side, then one live turn. No key, no network.
 
 
 DEMO_EPILOG = """\b
@@ -142,7 +142,7 @@ async def play_all(*, as_json: bool) -> int:
 
 
 def show_rows(rows: "Sequence[IncidentRow]") -> None:
-    """One block an incident: what happened, requests, tokens; naive first."""
+    """One block for each incident: what happened, requests, tokens; the naive loop first."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -171,12 +171,12 @@ def show_rows(rows: "Sequence[IncidentRow]") -> None:
             )
         table.add_section()
     console = Console()
-    # What is no terminal is as wide as COLUMNS says.
+    # Without a terminal, COLUMNS gives the width.
     (console if console.is_terminal else Console(width=shutil.get_terminal_size((120, 24)).columns)).print(table)
 
 
 async def play_live() -> str | None:
-    """One turn on a real file, shown as it happens. What was not as promised, or None."""
+    """One turn on a real file, shown as it happens. Returns what was not as promised, or None."""
     from turnwise.lab import Lab
     from turnwise.lab.demo import agent_for, new_folder
 

@@ -1,4 +1,4 @@
-"""Commands whose last line under `--json` says how it ended, also where nothing could begin."""
+"""Commands whose last line under `--json` says how they ended, even if they could not begin."""
 
 import contextlib
 import signal
@@ -17,17 +17,17 @@ from turnwise.terminal.failures import BUG, FAILED, NO_TEXT, USAGE, Failure, Una
 from turnwise.vocab.file_names import is_text, json_text
 
 JSON, ALL = "--json", "--all"
-SERVERS = ("gateway", "worker")  # their `--json` is of a log, or of one line once they serve
-BELOW_SERVERS = {"report", "check", "keys"}  # commands of `gateway` that end
-STOP_REASONS = {USAGE: "not_begun", CANCELLED: "cancelled"}  # else `failed`; docs/cli.md, "Exit codes"
+SERVERS = ("gateway", "worker")  # their `--json` is for a log, or for one line once they serve
+BELOW_SERVERS = {"report", "check", "keys"}  # commands of `gateway` that end by themselves
+STOP_REASONS = {USAGE: "not_begun", CANCELLED: "cancelled"}  # otherwise `failed`; docs/cli.md, "Exit codes"
 
 
 LineWriter: TypeAlias = Callable[[Unable, Container[str]], None]
-"""Writes a last line; it gets the options that were given, too."""
+"""Writes a last line; it also gets the given options."""
 
 
 def write_error(unable: Unable, _given: Container[str] = (), **told: object) -> None:
-    """The last line of commands whose output is not that of a run: what is `told` besides, why, and the exit code."""
+    """The last line of commands whose output is not that of a run: further fields (`told`), the reason, and the exit code."""
     from turnwise.terminal.events import write_line
 
     error = json_text(unable.why)
@@ -35,7 +35,8 @@ def write_error(unable: Unable, _given: Container[str] = (), **told: object) -> 
 
 
 class EndsWithLine(click.Command):
-    """Under `--json` its last line is written in any case; `ends_with` does it where the command itself does not come to that."""
+    """Under `--json`, this command always writes a last line; `ends_with` writes it if the command itself does not get that
+    far."""
 
     ends_with: LineWriter
 
@@ -46,7 +47,7 @@ class EndsWithLine(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
-        """Also for options that cannot be read: then the words that were typed have to tell."""
+        """Works also for unreadable options: then the typed words decide."""
         with self._said(_typed(args)):
             context = super().make_context(info_name, args, parent, **extra)  # pyright: ignore[reportArgumentType]
             refuse_no_text(context)
@@ -61,7 +62,11 @@ class EndsWithLine(click.Command):
     def _said(self, given: Container[str]) -> Generator[None]:
         try:
             yield
-        except (SystemExit, click.exceptions.Exit, BrokenPipeError):  # it has ended as it says itself; or nobody reads
+        except (
+            SystemExit,
+            click.exceptions.Exit,
+            BrokenPipeError,
+        ):  # the command has said itself how it ended; or nobody reads
             raise
         except BaseException as error:
             if JSON in given:
@@ -72,8 +77,8 @@ class EndsWithLine(click.Command):
 
 @contextmanager
 def ended_by_signals() -> Generator[None]:
-    """From the first word on, SIGTERM and the end of the terminal do what Ctrl-C does; a turn that runs has its own way. The
-    second of them ends the process."""
+    """From the first word on, SIGTERM and the end of the terminal do what Ctrl-C does; a running turn handles them itself. The
+    second signal ends the process."""
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP) if is_main}
     ours = [number for number, was in before.items() if was is signal.SIG_DFL]  # `nohup` wants SIGHUP ignored
@@ -93,7 +98,7 @@ def _interrupt(number: int, _frame: FrameType | None) -> Never:
 
 @contextmanager
 def told_if_interrupted(args: Sequence[str]) -> Generator[None]:
-    """Ctrl-C while what the command needs is loaded: its last line is written here."""
+    """Write the last line here if Ctrl-C comes while the command's modules are loaded."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -134,7 +139,7 @@ def write_no_result(unable: Unable, _given: Container[str] = ()) -> None:
 
 
 def write_no_resume(unable: Unable, given: Container[str]) -> None:
-    """The last line of `resume`: with `--all` it tells of several sessions, and none was taken up."""
+    """The last line of `resume`; with `--all` it is about several sessions, none of which was resumed."""
     if ALL in given:
         write_error(unable, event="summary", sessions=[], failed=0)
     else:

@@ -1,9 +1,9 @@
-"""An answer at a terminal, while it comes: finished blocks are rendered, once; the block at hand is shown plainly until it is
-finished, and then gives way to its rendering.
+"""An answer at a terminal, while it comes. Finished blocks are rendered, once; the current block is shown as plain text until it
+is finished, and is then replaced by its rendering.
 
-Nothing above the block at hand is ever touched. It gives way only where every row of it is still there to be erased: it is not as
-tall as the terminal, the terminal has the size that it had, and nothing else was written since. Otherwise it stays as it is, as
-written, to its end. Code and tables are rendered in parts before they get so tall.
+Text above the current block is never touched. The block is replaced only if all of its rows can still be erased: it is not as
+tall as the terminal, the terminal has the same size, and nothing else was written since. Otherwise it stays as it is, as plain
+text, to its end. Code and tables are rendered in parts before they get so tall.
 """
 
 import os
@@ -13,12 +13,13 @@ from typing import TextIO
 from turnwise.terminal.rendering import LOOKED_AT, MAX_CHARACTERS, Blocks, MarkdownBlock, Page, Renderer, is_plain
 from turnwise.terminal.rows import Rows
 
-MOST_ROWS = 60  # of a block that gives way: more is no longer read where it stands
-SPARE_ROWS = 3  # of the terminal: the line that waits is below, and a last row may be half there
+MOST_ROWS = 60  # of a block that is replaced: a taller one would scroll away while it is read
+SPARE_ROWS = 3  # of the terminal: the waiting line is below, and the last row may be half visible
 
 
 class LiveAnswer:
-    """Writes to `out`, a terminal; `size` gives its size. The text is clean: it controls nothing but line ends and tabs."""
+    """Writes to `out`, a terminal; `size` gives its size. The text is clean: its only control characters are line ends and
+    tabs."""
 
     def __init__(self, out: TextIO, *, size: Callable[[], os.terminal_size]) -> None:
         self._out = out
@@ -27,15 +28,15 @@ class LiveAnswer:
         self._blocks = Blocks()
         self._render = Renderer()
         self._rows = Rows(width=self._width)
-        self._line: list[str] = []  # of the line at hand
-        self._unshown: list[str] = []  # of the block at hand
+        self._line: list[str] = []  # of the current line
+        self._unshown: list[str] = []  # of the current block
         self._estimate = 0  # rows of its whole lines
-        self._frozen = False  # the block at hand stays as it is shown
-        self._erasable = True  # what `_rows` has counted can be erased
+        self._frozen = False  # the current block stays as it is shown
+        self._erasable = True  # the rows that `_rows` has counted can be erased
 
     @property
     def row(self) -> str:
-        """What stands in the row at hand; empty: the next word begins one."""
+        """The text in the current row; empty: the next word begins a row."""
         return self._rows.row
 
     def write(self, text: str) -> None:
@@ -53,8 +54,8 @@ class LiveAnswer:
         self._put(out)
 
     def pause(self, *, keeps_word: bool = False) -> None:
-        """Something else is written now, below. The cursor is at the left afterwards. `keeps_word`: a word that may go
-        on comes whole below that."""
+        """Something else is about to be written below. Afterwards the cursor is at the left. `keeps_word`: a word that may
+        continue comes whole below that."""
         out: list[str] = []
         if self._blocks.kind is not None or self._line:
             self._freeze(out)
@@ -69,14 +70,14 @@ class LiveAnswer:
         self._put(out)
 
     def leave_row(self) -> None:
-        """Something else has begun a row below: what stands in the row at hand stays there."""
+        """Something else has begun a row below: the text in the current row stays there."""
         out: list[str] = []
         self._freeze(out)
         self._rows.leave_row()
         self._put(out)
 
     def close(self) -> None:
-        """The text has ended: so has its last block."""
+        """The text has ended, and so has its last block."""
         out: list[str] = []
         if (size := self._size_now()) != self._size:
             self._resize(size, out)
@@ -95,7 +96,7 @@ class LiveAnswer:
 
     @property
     def _width(self) -> int:
-        """One column stays free: a full row would break by itself at some terminals."""
+        """One column stays free: at some terminals a full row would break by itself."""
         return max(1, self._size.columns - 1)
 
     @property
@@ -122,14 +123,14 @@ class LiveAnswer:
             self._replace(done, out)
 
     def _is_tall(self) -> bool:
-        """A part of the code or table at hand is to be rendered now: more would not give way any more."""
+        """Whether to render a part of the current code or table now: if it grew further, it could no longer be replaced."""
         return self._estimate >= max(1, self._most_rows - 4) or self._blocks.size > MAX_CHARACTERS // 2
 
     def _replace(self, done: Sequence[MarkdownBlock], out: list[str]) -> None:
-        """Put the finished blocks where the block at hand is shown."""
+        """Put the finished blocks in the place of the current block."""
         first, *more = done
         if is_plain(first) and not self._blocks.lines and all(block.kind == "blank" for block in more):
-            self._show(out)  # it looks as it does
+            self._show(out)  # its rendering would look the same
             out.append(self._rows.flush())
             if self._rows.row:
                 out.append("\n")
@@ -140,8 +141,10 @@ class LiveAnswer:
         self._begin_block()
 
     def _take_frozen_line(self, done: Sequence[MarkdownBlock], out: list[str]) -> None:
-        """A line has ended, while the block at hand stays as it is shown; only the row of this line may be erased."""
-        below = bool(done[1:]) or bool(done and self._blocks.lines)  # the line is none of the block that has ended
+        """A line has ended while the current block stays as it is shown. Only the row of this line may be erased."""
+        below = bool(done[1:]) or bool(
+            done and self._blocks.lines
+        )  # the line does not belong to the block that has ended
         if below and self._erasable:
             self._erase(out)
             for block in done[1:]:
@@ -155,7 +158,7 @@ class LiveAnswer:
         self._begin_block(frozen=self._blocks.kind not in (None, "fence", "table"))
 
     def _begin_block(self, *, frozen: bool = False) -> None:
-        """The cursor is at the left; the lines that the block at hand has are not shown yet, unless it is `frozen`."""
+        """The cursor is at the left. The lines of the current block are not shown yet, unless it is `frozen`."""
         lines = [] if frozen else self._blocks.lines
         self._unshown = [f"{line}\n" for line in lines]
         self._estimate = sum([1 + len(line) // self._width for line in lines])
@@ -178,16 +181,16 @@ class LiveAnswer:
 
     def _erase(self, out: list[str]) -> None:
         if not self._rows.is_empty:
-            # row by row: tmux keeps what is erased from the top of the window on (CSI J) in its history
+            # row by row: if everything from the top of the window on is erased (CSI J), tmux keeps it in its history
             out.append("\r\x1b[2K" + "\x1b[1A\x1b[2K" * self._rows.count)
         self._rows.restart(width=self._width)
 
     def _freeze(self, out: list[str]) -> None:
-        """What is shown of the block at hand stays."""
+        """The shown part of the current block stays."""
         self._show(out)
         self._frozen, self._erasable = True, False
         self._blocks.forget()
-        self._line = ["".join(self._line)[:LOOKED_AT]]  # no more of it is looked at
+        self._line = ["".join(self._line)[:LOOKED_AT]]  # only this much of it is looked at
 
     def _resize(self, size: os.terminal_size, out: list[str]) -> None:
         self._size = size

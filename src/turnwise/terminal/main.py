@@ -1,20 +1,20 @@
-"""The console script. Nothing is imported here before it can be interrupted: Ctrl-C at any moment ends quietly.
+"""The console script. Everything that is imported here can be interrupted: Ctrl-C at any moment ends quietly.
 
-Python's own start and the installer's script come before; Ctrl-C in these few milliseconds is theirs.
+Python's own start and the installer's script come before; for these few milliseconds, Ctrl-C is theirs.
 """
 
 import sys
 
 from turnwise.terminal.exit_codes import CANCELLED, USAGE
 
-TYPE_CHECKING = False  # as in turnwise/__init__.py: `typing` brings `re`, half of the time until `main`
+TYPE_CHECKING = False  # as in turnwise/__init__.py: `typing` imports `re`, which takes half of the time until `main`
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
 
 def main(args: "Sequence[str] | None" = None) -> "NoReturn":
-    """Run `turnwise ARGS` (the process's own where none are given) and exit: at most one line of complaint."""
+    """Run `turnwise ARGS` (without `args`, the process's own) and exit: at most one error line."""
     try:
         try:
             from turnwise.terminal.group import run
@@ -39,7 +39,7 @@ def main(args: "Sequence[str] | None" = None) -> "NoReturn":
 
 
 def _tell(args: "Sequence[str]") -> None:
-    """The last line of `--json`, where Ctrl-C came before the command itself could see to that."""
+    """Write the last line of `--json`, if Ctrl-C came before the command itself could do so."""
     if "--json" in args:
         import contextlib
 
@@ -50,14 +50,14 @@ def _tell(args: "Sequence[str]") -> None:
 
 
 def _leave_by_code() -> None:
-    """From here on Ctrl-C cannot turn the exit code into death by a signal. All is written: while Python waits for threads
-    it ends the process at once, with 130; after that, where Python would give the signal back to the system, it does nothing.
-    """
+    """From here on, Ctrl-C cannot turn the exit code into death by a signal. All output is written. While Python waits for
+    threads, Ctrl-C ends the process at once, with 130. After that, when Python would give the signal back to the system, it does
+    nothing."""
     import atexit
     import os
     import signal
 
-    # One that was ignored (a job in the background) stays so.
+    # A signal that was ignored (a background job) stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         return
 

@@ -1,4 +1,4 @@
-"""`turnwise acp` and `turnwise mcp`: turnwise for editors and MCP clients, and the MCP servers that runs here start."""
+"""`turnwise acp` and `turnwise mcp`: turnwise for editors and MCP clients, and the MCP servers that local runs start."""
 
 import os
 import sys
@@ -96,7 +96,7 @@ def serve(root: Path | None, models: tuple[str, ...], **options: object) -> None
 
 
 def _entry(folder: Path, *, root: Path | None) -> str:
-    """What a client's settings say, to start this very command."""
+    """The entry in a client's settings that starts this command."""
     words = [*sys.argv[1:], *([] if root else ["--root", str(folder)])]
     return msgspec.json.encode({"mcpServers": {"turnwise": {"command": "turnwise", "args": words}}}).decode()
 
@@ -310,7 +310,7 @@ def _folder(cwd: Path | None) -> Path:
 def _pairs(given: Sequence[str], *, option: str) -> dict[str, str]:
     pairs = [one.partition("=") for one in given]
     for number, (name, found, _) in enumerate(pairs, start=1):
-        if not found or not name:  # it is not shown: with another character in place of `=` it holds the value
+        if not found or not name:  # it is not shown: if the person typed another character for `=`, it holds the value
             raise CallerError(f"{option} is NAME=VALUE; number {number} of them has no name, or no `=`")
     return {name: value for name, _, value in pairs}
 
@@ -350,7 +350,7 @@ def acp_command(**options: object) -> None:
         from turnwise.journal.journal import Journal, journal_path
         from turnwise.telemetry.telemetry import telemetry_of
 
-        telemetry_of(os.environ)  # what is missing for it is said now, and not to each session
+        telemetry_of(os.environ)  # missing parts are reported now, and not in each session
         if sys.stdin.isatty():
             say("an editor starts this command; waiting for its messages on standard input (Ctrl-C ends it)")
         given = cast("Given", {**options, "cwd": None, "go_on": False, "session": None, "plain": True})

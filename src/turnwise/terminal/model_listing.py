@@ -1,4 +1,4 @@
-"""What `turnwise models` does: it gathers what files and tables know, asks the server, and shows both."""
+"""What `turnwise models` does: it reads files and tables, asks the server, and shows the results together."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ from turnwise.wire.profiles import Profile, builtin_profiles
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of asking: `models` is None where there is no list, and `why` says so; `failed` if it was asked."""
+    """The server's answer: `models` is None if there is no list, and `why` says so; `failed` if it was asked."""
 
     url: str
     models: tuple[OfferedModel, ...] | None = None
@@ -40,7 +40,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownModel(msgspec.Struct, frozen=True, kw_only=True):
-    """One model. `offered` is None where no server has said."""
+    """One model. `offered` is None if no server has answered."""
 
     name: str
     offered: bool | None
@@ -53,12 +53,12 @@ class KnownModel(msgspec.Struct, frozen=True, kw_only=True):
 def list_models(
     provider: str, *, base_url: str | None, api_key_env: str | None, offline: bool, as_json: bool, folder: Path
 ) -> int:
-    """The exit code. Raises CallerError for an unknown provider, a bad file or a missing variable."""
+    """List them; return the exit code. Raises CallerError for an unknown provider, a bad file or a missing variable."""
     whose, _, begun = provider.partition(":")
     profile = find_profile(whose)
     layers = read_layers(folder, env=os.environ)
     settings = settings_of_run(layers, last=None, given=RunSettings()).settings
-    # It goes through a whole provider: nothing of that is worth keeping for the next run.
+    # It reads all prices of a provider, which the next run does not need.
     prices = msgspec.structs.replace(prices_of_layers(layers, env=os.environ), kept=None)
     of_family = address_of_family(settings, provider=profile.name)
     server = _ask(profile, base_url=base_url, of_family=of_family, api_key_env=api_key_env, offline=offline)
@@ -100,7 +100,7 @@ def _ask(
 
 
 def _known(profile: Profile, *, server: Server, prices: Prices, own_limits: Mapping[str, LimitRow]) -> list[KnownModel]:
-    """Those that the server offers, in its order, then the others that are known, by name."""
+    """The models that the server offers, in its order, then the other known models, by name."""
     offered = {model.name: model for model in server.models or ()}
     hosted = builtin_catalogue().hosts.get(profile.name, {})
     front = f"{profile.name}:"
@@ -115,7 +115,7 @@ def _known(profile: Profile, *, server: Server, prices: Prices, own_limits: Mapp
         if name in offered and (day := offered[name].ends) is not None and (end is None or end.on != day):
             end = ModelEnd(on=day)
         if name not in offered and limits is None and price is None:
-            continue  # the table has it for something else than words
+            continue  # the table lists it for something else than text
         found.append(
             KnownModel(
                 name=name,
@@ -132,7 +132,7 @@ def _known(profile: Profile, *, server: Server, prices: Prices, own_limits: Mapp
 def _limits(
     name: str, *, profile: Profile, own: Mapping[str, LimitRow], offered: OfferedModel | None
 ) -> tuple[ModelLimits | None, str]:
-    """What a run goes by, else what the server says of itself; and whose word that is."""
+    """The limits that a run would use, or else those that the server tells; and their source."""
     ours = find_limits(name, profile=profile.name)
     held = find_limits(name, profile=profile.name, overrides=own)
     if held is not None:
@@ -241,7 +241,7 @@ def _provider_told(profile: Profile) -> dict[str, object]:
 
 
 def list_providers(*, as_json: bool) -> int:
-    """Who can be asked, and whose key is there; always 0."""
+    """The providers, and whose key is set; always 0."""
     if as_json:
         write_ascii_json({"providers": [_provider_told(profile) for profile in builtin_profiles().values()]})
         return 0

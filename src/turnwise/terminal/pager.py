@@ -1,6 +1,5 @@
-"""How a prompt at the terminal ends without an answer, and a pager of turnwise's own: a long text, page by page, with the
-question below it. No other program sees the text or a key.
-"""
+"""How a prompt at the terminal ends without an answer, and turnwise's own pager: it shows a long text page by page, with the
+question below it. No other program sees the text or a key."""
 
 import asyncio
 import contextlib
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 # How a prompt at the terminal ends without an answer, and which keys belong to a text that somebody is typing.
 
 
-PAUSE_S = 0.5  # who types a text leaves 0.1 to 0.3 s between two keys
+PAUSE_S = 0.5  # a typing person leaves 0.1 to 0.3 s between two keys
 
 
 class PromptStopped(Exception):
-    """Ctrl-C at a prompt: whoever reads along decides what it ends. `typed` is the line that it clears."""
+    """Ctrl-C at a prompt. The caller decides what it ends. `typed` is the line that it clears."""
 
     typed = ""
 
@@ -37,7 +36,7 @@ class PromptLeft(Exception):
 
 
 class PromptPutAside(Exception):
-    """Something is asked, so the prompt for a text is gone from the screen. `typed` is what stood there."""
+    """A question needs the screen, so the prompt for a text is gone from it. `typed` is its text."""
 
     def __init__(self, typed: str) -> None:
         super().__init__(typed)
@@ -45,7 +44,7 @@ class PromptPutAside(Exception):
 
 
 class TypingPause:
-    """Whether a key that comes now goes on with a text: the last key of that text came less than a pause ago."""
+    """Whether a key that comes now continues a text: the last key of that text came less than a pause ago."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -56,7 +55,7 @@ class TypingPause:
         self._last_s = self._clock.monotonic()
 
     def sent(self) -> None:
-        """The text is where it was meant to go: no key goes on with it."""
+        """The text was sent, so no key continues it."""
         self._last_s = None
 
     @property
@@ -64,12 +63,12 @@ class TypingPause:
         return self._last_s is not None and self._clock.monotonic() - self._last_s < PAUSE_S
 
 
-# What ends the program from outside, as a cancellation: what is shown is put in order, and what was found is told.
+# What ends the program from outside becomes a cancellation: the terminal is restored, and the findings are told.
 
 
 @contextlib.contextmanager
 def cancelling() -> Generator[None]:
-    """SIGTERM and the end of the terminal cancel what is awaited here, so that the terminal is left as it was."""
+    """SIGTERM and the end of the terminal cancel the awaited work here, so that the terminal is restored."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     numbers = [signal.SIGTERM]
@@ -86,27 +85,27 @@ def cancelling() -> Generator[None]:
 
 PagerRow = tuple[str, str]  # its style, and its text
 MAX_QUESTION_ROWS = 3
-SPARE_ROWS = 3  # the answers and the prompt stand below what is shown
+SPARE_ROWS = 3  # the answers and the prompt stand below the shown rows
 KEYS = "space: next, b: back, G: end, q: to the question"
 COLOURS = {"+": "ansigreen", "-": "ansired", "@": "ansicyan"}
 
 
 class Pages:
-    """The lines as rows of a screen that is `columns` wide: a long line takes several, none is cut. What has been on a page is
-    kept, at whatever width."""
+    """The lines as rows of a screen with so many `columns`: a long line takes several rows, no line is cut. It remembers what has
+    been on a page, at any width."""
 
     def __init__(self, lines: Sequence[str], *, coloured: bool) -> None:
         self._lines = [line.expandtabs(8) for line in lines]
         self._coloured = coloured
         self._columns = 0
         self._rows: list[PagerRow] = []
-        self._starts: list[int] = []  # where each row begins in all of the text, then its end
+        self._starts: list[int] = []  # where each row begins in the whole text, then the text's end
         self._shown = bytearray(sum(len(line) + 1 for line in self._lines))
         self.top = 0
 
     @property
     def unshown_lines(self) -> int:
-        """Lines of which a part has not been on a page."""
+        """Lines with a part that has not been on a page."""
         if 0 not in self._shown:
             return 0
         at = count = 0
@@ -122,7 +121,7 @@ class Pages:
         return f"{left} not been on the screen yet: `s` shows them page by page; {then}"
 
     def to_unshown(self, *, columns: int) -> None:
-        """The next page begins with the first row that has not been on one; with the first of all, if there is none."""
+        """The next page begins with the first row that has not been on a page; if there is none, with the first row of all."""
         at = max(self._shown.find(0), 0)
         self.rows(columns=columns)
         self.top = max(bisect_right(self._starts, at) - 1, 0)
@@ -165,17 +164,17 @@ class Pages:
 
 
 def plain_lines(lines: Sequence[str]) -> list[str]:
-    """Without colours."""
+    """The lines without colours."""
     return [COLOUR.sub("", line) for line in lines]
 
 
 def rows_of(lines: Sequence[str]) -> int:
-    """How many rows of the terminal they take: one long line may fill the screen."""
+    """How many rows of the terminal the lines take: one long line may fill the screen."""
     return len(Pages(plain_lines(lines), coloured=False).rows(columns=shutil.get_terminal_size().columns))
 
 
 def scrolls_away(lines: Sequence[str]) -> bool:
-    """Whether a part of them leaves the screen before the question below them stands there."""
+    """Whether a part of the lines leaves the screen before the question below them is there."""
     return rows_of(lines) + SPARE_ROWS > shutil.get_terminal_size().lines
 
 
@@ -187,7 +186,7 @@ async def page(
     output: "Output",
     coloured: bool,
 ) -> None:
-    """Show them until the person goes back to the question, which stays below them. Raises PromptStopped."""
+    """Show the pages until the person goes back to the question, which stays below them. Raises PromptStopped."""
     from prompt_toolkit.application import Application
     from prompt_toolkit.layout import HSplit, Layout, Window
     from prompt_toolkit.layout.controls import FormattedTextControl
@@ -237,7 +236,7 @@ async def page(
         await application.run_async(handle_sigint=False, set_exception_handler=False)
     except asyncio.CancelledError:
         with contextlib.suppress(Exception):
-            application.renderer.reset(leave_alternate_screen=True)  # as it was, also where the time is up
+            application.renderer.reset(leave_alternate_screen=True)  # restored, also if the time is up
         raise
 
 

@@ -1,8 +1,9 @@
-"""Markdown for a terminal: divided into blocks line by line as it comes; a finished block becomes lines by `rich` and
-`markdown-it-py`.
+"""Markdown for a terminal: it is divided into blocks line by line as it comes; `rich` and `markdown-it-py` turn a finished block
+into lines.
 
-No word of it is lost, and its cost is bounded: a block that cannot be rendered so is shown as it was written. A link shows where
-it leads, and the terminal is given no address that is not on the screen. HTML is text; so is a reference to another block.
+No word of it is lost, and its cost is bounded: a block that cannot be rendered within the bounds is shown as it was written. A
+link shows its target, and the terminal gets no address that is not on the screen. HTML is text; so is a reference to another
+block.
 """
 
 import re
@@ -26,15 +27,15 @@ from rich.text import Text
 
 from turnwise.coding_agent.text import clean_answer
 
-# Markdown that comes line by line, divided into blocks: each line is looked at once, and no more than its beginning.
+# Markdown comes line by line and is divided into blocks: each line is looked at once, and only its beginning.
 #
-# A judge of where blocks end, not of what is in them: a parser reads a block once it is finished. What this divides otherwise
-# than CommonMark does is rendered as two blocks, and loses nothing.
+# This decides where blocks end, not what is in them: a parser reads a finished block. If this divides differently from
+# CommonMark, one block is rendered as two, and nothing is lost.
 
 
 MarkdownKind = Literal["blank", "paragraph", "heading", "rule", "fence", "quote", "item", "code", "table"]
 
-LOOKED_AT = 1000  # characters of a line: a longer one is text, whatever comes after them
+LOOKED_AT = 1000  # characters of a line: a longer one is text in any case
 
 _DIGITS = "0123456789"
 _OF_ITEMS = "-*+" + _DIGITS
@@ -51,8 +52,8 @@ _DELIMITER = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|
 
 
 class MarkdownBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """Whole lines that belong together, without their line ends. `head` are the lines that such a part of a fence or a table
-    needs in front of it; `open` says that more of it follows."""
+    """Whole lines that belong together, without their line ends. `head` are the lines that a part of a fence or a table needs
+    before it; `open` says that more of the block follows."""
 
     kind: MarkdownKind
     lines: tuple[str, ...]
@@ -65,20 +66,20 @@ class MarkdownBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> str:
-        """What a parser reads."""
+        """The text for a parser."""
         return "\n".join((*self.head, *self.lines))
 
 
 class Blocks:
-    """Takes one line after the other and gives the blocks that it finishes."""
+    """Takes line after line and returns the blocks that each line finishes."""
 
     def __init__(self) -> None:
         self._kind: MarkdownKind | None = None
         self._lines: list[str] = []
         self._head: tuple[str, ...] = ()
-        self._fence = ""  # what opened the fence at hand, or the one inside the item at hand
+        self._fence = ""  # the line that opened the current fence, or the fence inside the current item
         self._offset = 0  # of an item: where its text begins
-        self._blank = 0  # blank lines at the end of the block at hand
+        self._blank = 0  # blank lines at the end of the current block
         self._size = 0
 
     @property
@@ -87,16 +88,16 @@ class Blocks:
 
     @property
     def size(self) -> int:
-        """Characters of the block at hand."""
+        """Characters of the current block."""
         return self._size
 
     @property
     def lines(self) -> list[str]:
-        """Of the block at hand."""
+        """The lines of the current block."""
         return self._lines
 
     def forget(self) -> None:
-        """What has come of the block at hand is shown already and not wanted any more; it goes on all the same."""
+        """The current part of the block is shown already and not needed any more; the block continues."""
         if self._kind in ("fence", "table"):
             self._head = self._head_of_next()
         self._lines, self._size = ([""] if self._lines else []), 0
@@ -116,7 +117,7 @@ class Blocks:
         return [*self._finish(), *self._begin(line, start)]
 
     def cut(self) -> list[MarkdownBlock]:
-        """What has come of a fence or a table, as a part; nothing if the block at hand cannot be divided."""
+        """The current part of a fence or a table; nothing if the current block cannot be divided."""
         if self._kind not in ("fence", "table") or not self._lines:
             return []
         part = MarkdownBlock(kind=self._kind, lines=tuple(self._lines), head=self._head, open=True)
@@ -124,7 +125,7 @@ class Blocks:
         return [part]
 
     def close(self) -> list[MarkdownBlock]:
-        """The text has ended: so has the block at hand."""
+        """The text has ended, and so has the current block."""
         return self._finish()
 
     def _take_blank(self, line: str) -> list[MarkdownBlock]:
@@ -149,7 +150,7 @@ class Blocks:
         return []
 
     def _continue(self, line: str, start: str) -> list[MarkdownBlock]:
-        """A further line of a paragraph (which may turn out to be a table or a heading), a quote, a table or indented code."""
+        """A further line of a paragraph (which may become a table or a heading), a quote, a table or indented code."""
         if self._kind == "paragraph":
             last = self._lines[-1]
             if "-" in start and len(line) < LOOKED_AT > len(last) and "|" in last and _DELIMITER.match(start):
@@ -165,7 +166,7 @@ class Blocks:
         return []
 
     def _goes_on(self, start: str) -> bool:
-        """Whether a line that is not blank belongs to the paragraph, quote, code or table at hand."""
+        """Whether a line that is not blank belongs to the current paragraph, quote, code or table."""
         kind = _kind_of(start)
         if self._kind == "code":
             return kind == "code"
@@ -200,7 +201,7 @@ class Blocks:
         self._size += len(line) + 1
 
     def _head_of_next(self) -> tuple[str, ...]:
-        """What the next part needs in front of it: the line that opened the fence, or the names of the columns."""
+        """What the next part needs before it: the line that opened the fence, or the names of the columns."""
         return self._head or tuple(self._lines[: 1 if self._kind == "fence" else 2])
 
     def _finish(self) -> list[MarkdownBlock]:
@@ -213,7 +214,7 @@ class Blocks:
 
 
 def _kind_of(start: str) -> MarkdownKind:
-    """What a line begins that stands by itself."""
+    """The kind of block that a line begins on its own."""
     first = start.lstrip(" ")[:1]
     if start.startswith(("    ", "\t")):
         return "code"
@@ -233,7 +234,8 @@ def _kind_of(start: str) -> MarkdownKind:
 
 
 def _interrupts(start: str) -> bool:
-    """Whether an item may begin right below a line of a paragraph: one with text, numbered 1 if it has a number."""
+    """Whether an item may begin right below a line of a paragraph: it must have text, and if it is numbered, its number must be
+    1."""
     found = _ITEM.match(start)
     return found is not None and bool(found[4]) and (found[2][0] not in _DIGITS or int(found[2][:-1]) == 1)
 
@@ -251,14 +253,15 @@ def _closes(start: str, *, fence: str) -> bool:
 
 
 MAX_CHARACTERS = 24 * 1024  # of one block: a page of a book has 3,000
-MAX_MARKS = 600  # characters of a block that may mean something: the parser compares pairs of them
+MAX_MARKS = 600  # characters of a block that may have a meaning: the parser compares pairs of them
 MAX_DEPTH = 12  # quotes in lists in quotes: the parser gives up beyond 20, and drops what is there
 MAX_COLUMNS = 40
 MIN_WIDTH = 12  # columns of the terminal: below that, words break anyway
-MAX_CODE_LINE = 1000  # characters: a longer one is data, and lexers are slow with it
-WIDEST_WORD = 30  # columns of a table's cell that are never divided
+MAX_CODE_LINE = 1000  # characters: a longer line is data, and lexers are slow with it
+WIDEST_WORD = 30  # columns of a word in a table's cell that are never divided
 
-# What is coloured: the usual languages and their short names. Lexers of others are not loaded: their names come from a model.
+# The coloured languages: the usual ones and their short names. Other lexers are not loaded, because their names come from a
+# model.
 LANGUAGES = frozenset(
     """bash c c++ cmake console cpp cs csharp css csv dart diff docker dockerfile elixir erlang go golang graphql haskell hcl html
     http ini java javascript js json jsonc jsx julia kotlin kt lua make makefile md markdown nginx nix objc ocaml patch perl php
@@ -291,26 +294,26 @@ class NotRendered(Exception):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """What lines are made for: `width` columns, and the colours that the terminal has."""
+    """The target of the lines: `width` columns, and the colours that the terminal has."""
 
     width: int
     colours: ColorSystem = ColorSystem.STANDARD
 
 
 class _Widths(msgspec.Struct):
-    """Of the columns of the table at hand: its parts look like one."""
+    """The column widths of the current table: its parts look like one table."""
 
     of: tuple[int, ...] = ()
 
 
 class Renderer:
-    """Renders the blocks of one answer. What a part of a table has decided holds for the next."""
+    """Renders the blocks of one answer. The widths of a table's first part hold for its next parts."""
 
     def __init__(self) -> None:
         self._widths = _Widths()
 
     def __call__(self, block: MarkdownBlock, *, page: Page) -> list[str] | None:
-        """Its lines, with colours; None: show it as it was written."""
+        """The block's lines, with colours; None: show it as it was written."""
         if page.width < MIN_WIDTH or len(block.text) > MAX_CHARACTERS:
             return None
         if not block.head:
@@ -339,7 +342,7 @@ class Renderer:
 
 
 def is_plain(block: MarkdownBlock) -> bool:
-    """Whether it looks the same rendered as it was written: words alone."""
+    """Whether it looks the same when rendered: it has only words."""
     return block.kind == "blank" or (block.kind == "paragraph" and _PLAIN.search(block.text) is None)
 
 
@@ -388,7 +391,7 @@ class _Layout:
     def _list(self, node: SyntaxTreeNode, *, width: int) -> list[Text]:
         lines: list[Text] = []
         for item in node.children:
-            # a number as it was written: items come one by one, and nobody counts for the model
+            # a number as it was written: items come one by one, and turnwise does not count for the model
             mark = f"{item.info}{item.markup} " if node.type == "ordered_list" else "• "
             tight = all(child.hidden for child in item.children if child.type == "paragraph")
             if lines and not tight:
@@ -443,7 +446,7 @@ def _parser() -> MarkdownIt:
 
 
 def _depth(source: str) -> int:
-    """How deep its quotes and lists can be in one another, at the most."""
+    """How deeply its quotes and lists can be nested, at most."""
     deepest = 0
     for line in source.split("\n"):
         indent = len(line) - len(line.lstrip())
@@ -492,7 +495,7 @@ def _add_link(node: SyntaxTreeNode, text: Text, *, style: Style) -> None:
 
 
 def _say(content: str, text: Text, *, style: Style) -> None:
-    """The only way in which words get into a line: what an entity stands for is cleaned, too."""
+    """The only function that puts words into a line, so that the text of entities is cleaned, too."""
     if content:
         text.append(clean_answer(content), style)
 
@@ -512,7 +515,7 @@ def _wrapped(text: Text, *, width: int) -> list[Text]:
 
 @lru_cache(maxsize=1)
 def _console() -> Console:
-    """Knows of no terminal: what needs one asks it for styles."""
+    """It knows no terminal: code that needs one asks it only for styles."""
     return Console(width=80, color_system=None, force_terminal=False, legacy_windows=False)
 
 
@@ -524,7 +527,8 @@ def _aligned(cell: Text, align: str, *, width: int) -> Text:
 
 
 def _column_widths(columns: Sequence[Sequence[Text]], *, room: int) -> tuple[int, ...]:
-    """Each as wide as its widest cell, if there is room; else as wide as the longest word, and a share of what is left."""
+    """Each column is as wide as its widest cell, if there is room; otherwise as wide as its longest word, with a share of the
+    rest."""
     wanted = [max(1, *(max(map(cell_len, cell.plain.split("\n"))) for cell in column)) for column in columns]
     if sum(wanted) <= room:
         return tuple(wanted)
@@ -540,7 +544,7 @@ def _column_widths(columns: Sequence[Sequence[Text]], *, room: int) -> tuple[int
 
 
 def _fence(block: MarkdownBlock, *, width: int) -> list[Text]:
-    """Its code in colours between its marks; a part in the middle has none."""
+    """Its code in colours between its fences; a part in the middle has no fences."""
     lines = list(block.lines)
     opening = (block.head or block.lines)[0]
     mark = opening.strip(" ")
@@ -571,7 +575,7 @@ def _code_lines(code: str, *, language: str, width: int) -> list[Text]:
 
 
 def _folded(line: Text, *, width: int) -> list[Text]:
-    """A line of code in rows that fit, at any character: its blanks count."""
+    """A line of code in rows that fit, broken at any character: its blanks count."""
     line.rstrip()
     if line.cell_len <= width:
         return [line]
@@ -597,7 +601,7 @@ def _lexer(language: str) -> Lexer:
 
 
 def _lost(text: str, lines: Iterable[Text]) -> bool:
-    """Whether a letter or a figure of the text is in none of the lines: no parser may drop a word unseen."""
+    """Whether a letter or a digit of the text is in none of the lines: no parser may silently drop a word."""
     shown = "".join([line.plain for line in lines])
     there = Counter(shown)
     if "%" in shown:  # letters in an address

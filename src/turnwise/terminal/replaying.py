@@ -1,5 +1,5 @@
-"""A recorded session on the screen, or as JSON lines, as it looked when it ran, and where today's code decides otherwise; or
-the session as one file, for somebody else to replay."""
+"""A recorded session on the screen, or as JSON lines, as it looked when it ran, with the points where today's code decides
+differently; or the session as one file, which another person can replay."""
 
 import os
 import sys
@@ -38,14 +38,14 @@ ADVICE = "it holds the prompts, the answers and what tools read: look through it
 UNLIKE = "the file does not replay to the same commands: a text that was replaced decides something; hide a longer one"
 NOWHERE = "the session does not hold it, so nothing was replaced for it: check how it is written"
 MOST_PAUSE_S = 10.0  # a person may have been away for the night; nobody watches a still screen for longer
-TOLD_PAUSE_S = 1.0  # what is cut off a pause and is less needs no word
-ASKED = 100  # characters of what was asked, and of an answer in words
+TOLD_PAUSE_S = 1.0  # a pause that is shortened by less is not mentioned
+ASKED = 100  # characters of a question, and of an answer in words
 VERDICTS = {"allow": "allowed", "deny": "denied", "later": "left for later"}
 Pause = Callable[[float], object]
 
 
 class ReplayView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown, and how. `turn` counts from 1; None: all of them."""
+    """What is shown, and how. `turn` counts from 1; None: all turns."""
 
     turn: int | None = None
     until: int | None = None
@@ -55,7 +55,7 @@ class ReplayView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StillClock:
-    """The machine's time, without timers: nothing is drawn by itself while a recorded turn is shown."""
+    """The machine's time, without timers: while a recorded turn is shown, nothing draws by itself."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -76,16 +76,16 @@ class _NoTimer:
 
 
 def show_again(session_or_file: str, *, view: ReplayView, pause: Pause = time.sleep) -> bool:
-    """Show it; whether today's code decides as it was recorded. Raises CallerError."""
+    """Show the session; return whether today's code decides as recorded. Raises CallerError."""
     recorded = recorded_of(session_or_file)
     try:
         return _Replay(recorded, view=view, pause=pause).run()
-    except RecursionError:  # a stranger wrote what is in it
+    except RecursionError:  # the file may come from anybody
         raise CallerError(f"`{session_or_file}` holds JSON that is nested too deeply to be replayed") from None
 
 
 def recorded_of(session_or_file: str) -> RecordedSession:
-    """The session that an id means, or the one in a file: a name with a `/` or `.` in it is a file's. Raises CallerError."""
+    """The session with this id, or the session in a file: a name with a `/` or `.` in it is a file's. Raises CallerError."""
     path = Path(session_or_file)
     if (
         session_or_file
@@ -135,9 +135,9 @@ class _Replay:
         self._view = view
         self._pause = pause
         self._player = SessionPlayer(session)
-        self._players = [self._player]  # and those of sub-agents, as they are met
+        self._players = [self._player]  # and those of sub-agents, as they come
         self._face = JsonLines() if view.as_json else Screen(plain=view.plain, clock=StillClock())
-        self._before_s: float | None = None  # when what is on the screen happened
+        self._before_s: float | None = None  # when the event on the screen happened
         self._told: set[Difference] = set()
 
     def run(self) -> bool:
@@ -219,7 +219,7 @@ class _Replay:
             self._face.tell(_why_no_end(player, until=until))
             return
         result = run_result(command.result, output=None, before=SessionSoFar(), session=self._session.row.id)
-        if isinstance(self._face, JsonLines):  # what it cost stands in the ledger, which is not replayed
+        if isinstance(self._face, JsonLines):  # the cost is in the ledger, which is not replayed
             sent = result.requests
             code = exit_code(result.stop_reason, complete=result.complete)
             self._face.finish(msgspec.structs.replace(result, cost=Cost(requests=sent, unknown=sent)), code=code)

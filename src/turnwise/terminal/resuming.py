@@ -1,4 +1,4 @@
-"""What `turnwise resume` does: go on with the turn of one session, or of all that were interrupted."""
+"""What `turnwise resume` does: continue the turn of one session, or of all that were interrupted."""
 
 import os
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class ResumeGiven(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one session of several. `why` it did not go on is empty if it did."""
+    """The outcome of one session of several. `why` says why it was not resumed; empty if it was."""
 
     session: str
     code: int
@@ -45,7 +45,7 @@ class SessionOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resume(session: str | None, *, takes_all: bool, given: ResumeGiven) -> int:
-    """Go on, and show it; the exit code. Raises CallerError."""
+    """Resume the turn, and show it; return the exit code. Raises CallerError."""
     if takes_all and session is not None:
         raise CallerError("give either SESSION or --all, not both")
     if takes_all and (given.of_run["base_url"] or given.of_run["api_key_env"]):
@@ -63,8 +63,8 @@ def resume(session: str | None, *, takes_all: bool, given: ResumeGiven) -> int:
 
 
 def _the_last(journal: Journal) -> Session:
-    """The last session of this folder that was interrupted, whatever came after it (a fork of it, another run); else the last
-    one, if it is running or damaged. Raises CallerError where there is none."""
+    """The last interrupted session of this folder, whatever came after it (a fork of it, another run); otherwise the last
+    session, if it is running or damaged. Raises CallerError if there is none."""
     folder = Path.cwd().resolve()
     rows = interrupted_rows(journal)
     if here := [row for row in rows if row.folder == shown_name(str(folder))]:
@@ -83,14 +83,14 @@ def _the_last(journal: Journal) -> Session:
 
 
 class _One:
-    """Goes on with the turn of one session."""
+    """Resumes the turn of one session."""
 
     def __init__(self, journal: Journal, *, given: ResumeGiven, clock: Clock, is_one_of_all: bool = False) -> None:
         self._journal, self._given, self._clock = journal, given, clock
         self._is_one_of_all = is_one_of_all
 
     def resume(self, session: Session) -> SessionOutcome:
-        """Raises CallerError where it cannot go on."""
+        """Raises CallerError if the turn cannot be resumed."""
         found = find_left(self._journal, session)
         given, attended = self._given.of_run, not self._given.unattended and is_attended()
         config = found.left.config
@@ -128,7 +128,7 @@ class _One:
 
 
 class _All:
-    """Goes on with each session that was interrupted, the oldest first."""
+    """Resumes each interrupted session, the oldest first."""
 
     def __init__(self, journal: Journal, *, given: ResumeGiven, clock: Clock) -> None:
         self._journal, self._given = journal, given
@@ -155,11 +155,11 @@ class _All:
             return SessionOutcome(session=row.id, code=USAGE if counts else 0, why=str(error))
         except (
             KeyboardInterrupt
-        ):  # before or behind its turn, or for the second time: what the others did is told all the same
+        ):  # before or after its turn, or for the second time: the outcome of the others is told all the same
             return SessionOutcome(session=row.id, code=CANCELLED, why="stopped by a signal")
 
     def _is_left_still(self, row: SessionRow) -> bool:
-        """False: another process has taken it up in the meantime."""
+        """False: another process has resumed it in the meantime."""
         try:
             return self._journal.find_session(row.id).row.status == "lost"
         except CallerError:  # the journal cannot be read any more

@@ -1,4 +1,4 @@
-"""Text in rows of whole words, as it comes: no row is longer than the terminal is wide, so each is one row there."""
+"""Text in rows of whole words, as it comes. No row is longer than the terminal's width, so each row is one row there."""
 
 import contextlib
 import os
@@ -10,29 +10,29 @@ from typing import TextIO
 
 TAB = 8
 
-# A colour, a piece of a word, one wide character (a line may break behind each), blanks, or the end of a line.
+# A colour, a piece of a word, one wide character (a line may break after each), blanks, or a line end.
 _WIDE = "\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PIECES = re.compile(rf"{COLOUR.pattern}|\n|[ \t\u00a0]+|[{_WIDE}]|[^\s\x1b{_WIDE}]+|\s|\x1b")
 
 
 class Rows:
-    """What is written below one another at a terminal of `width` columns. The last word is held until it has ended. A word
-    that is longer than a row is broken where the row ends; where none `folds`, it has a row of its own, which is too long."""
+    """The rows of a terminal with `width` columns. The last word is held until it has ended. A word that is longer than a row is
+    broken where the row ends. Without `folds`, it gets a row of its own, which is too long."""
 
     def __init__(self, *, width: int, folds: bool = True) -> None:
         self.width = width
         self._folds = folds
-        self.row = ""  # what stands in the row at hand
+        self.row = ""  # the text in the current row
         self.count = 0  # rows above it since `restart`
         self._cells = 0
-        self._gap = ""  # blanks in front of the word that is held
+        self._gap = ""  # blanks before the word that is held
         self._word = ""
         self._word_cells = 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing stands at the terminal since `restart`."""
+        """Whether the terminal has shown nothing since `restart`."""
         return not (self.count or self.row)
 
     def restart(self, *, width: int) -> None:
@@ -41,11 +41,11 @@ class Rows:
         self._gap, self._word, self._word_cells = "", "", 0
 
     def leave_row(self) -> None:
-        """The cursor is at the left, in a new row; what is held goes there."""
+        """The cursor is at the left, in a new row; the held word goes there."""
         self.row, self.count, self._cells, self._gap = "", 0, 0, ""
 
     def write(self, text: str) -> str:
-        """What to send to the terminal for it."""
+        """What to send to the terminal for this text."""
         out: list[str] = []
         for piece in _PIECES.findall(text):
             if piece == "\n":
@@ -69,7 +69,7 @@ class Rows:
         return "".join(out)
 
     def flush(self) -> str:
-        """What was held."""
+        """The held word."""
         out: list[str] = []
         self._place(out)
         return "".join(out)
@@ -95,7 +95,7 @@ class Rows:
         self._gap, self._word, self._word_cells = "", "", 0
 
     def _fold(self, piece: str, out: list[str]) -> None:
-        """A word that is longer than a row."""
+        """Break a word that is longer than a row."""
         for char in piece:
             cells = cells_of(char)
             if self._word_cells + cells > self.width:
@@ -110,7 +110,7 @@ class Rows:
 
 
 def cells_of(text: str) -> int:
-    """The columns that it takes, at the most: terminals do not agree on every character."""
+    """How many columns it takes at most: terminals do not agree on every character."""
     return len(text) if text.isascii() else sum(map(_cells_of_char, text))
 
 
@@ -123,25 +123,26 @@ def _cells_of_char(char: str) -> int:
     return 1
 
 
-# The lines that turnwise itself writes: whole words at a terminal of any width, as they are everywhere else.
+# turnwise's own lines: whole words at a terminal of any width, and unchanged elsewhere.
 
 
-# Blanks in front, and the first of two columns, with two blanks or more behind it: what follows is broken below its beginning.
+# Blanks at the beginning, or the first of two columns, with two or more blanks after it: further rows are aligned with what
+# follows.
 _HEAD = re.compile(r"(?:\x1b\[[0-9;]*m)* *(?:[^ ]+(?: [^ ]+)* {2,}(?=[^ ](?!.* {2})))?")
 MOST_HEAD = 0.4  # of the columns
 
 
 def say(text: str = "", *, stream: TextIO | None = None, as_it_is: bool = False) -> None:
-    """Write it as one or several lines, to standard error where no stream is named; `as_it_is` what a person judges or copies (a
-    call, a diff): at any width the terminal alone breaks it. Raises OSError."""
+    """Write the text as one or several lines, to standard error if no stream is named. `as_it_is`: a person judges or copies it
+    (a call, a diff), so only the terminal breaks it. Raises OSError."""
     out = sys.stderr if stream is None else stream
     out.write(f"{text if as_it_is else fitted(text, columns=columns_of(out))}\n")
     out.flush()
 
 
 def fitted(text: str, *, columns: int | None) -> str:
-    """The text with line ends in place of blanks, so that no word is broken at a terminal of so many columns; the text itself
-    where there is none. A word that is longer than a row stays whole: the terminal breaks it, and joins it again when it is
+    """The text with line ends in place of blanks, so that no word is broken at a terminal of so many columns; without a terminal,
+    the text itself. A word that is longer than a row stays whole: the terminal breaks it, and joins it again when it is
     copied."""
     if columns is None:
         return text
@@ -149,7 +150,7 @@ def fitted(text: str, *, columns: int | None) -> str:
 
 
 def columns_of(stream: TextIO) -> int | None:
-    """None where it is no terminal, or one that does not say how wide it is."""
+    """The terminal's columns; None if this is not a terminal, or if it does not tell its width."""
     with contextlib.suppress(OSError, ValueError):
         if stream.isatty():
             return os.get_terminal_size(stream.fileno()).columns or None
@@ -157,9 +158,9 @@ def columns_of(stream: TextIO) -> int | None:
 
 
 def _fitted_line(line: str, *, columns: int) -> str:
-    if len(line) < columns and line.isascii():  # as most are
+    if len(line) < columns and line.isascii():  # the usual case
         return line
-    width = max(1, columns - 1)  # a full row would break by itself at some terminals
+    width = max(1, columns - 1)  # at some terminals a full row would break by itself
     found = _HEAD.match(line)
     head = found[0] if found else ""
     indent = cells_of(COLOUR.sub("", head))

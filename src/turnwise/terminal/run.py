@@ -54,7 +54,7 @@ once."""
 
 
 class RunCommand(EndsWithLine, TakesPrompts):
-    """`run`."""
+    """The command `run`."""
 
 
 @click.command(cls=RunCommand, ends_with=write_no_result, epilog=RUN_EPILOG)
@@ -100,7 +100,7 @@ def run_command(
     sys.exit(code)
 
 
-# `turnwise` at a terminal: a plain interactive session, turn after turn. The options only, as in `run`.
+# `turnwise` at a terminal: a plain interactive session, turn after turn. Only the options, as in `run`.
 
 
 CHAT_EPILOG = """\b
@@ -126,7 +126,7 @@ def chat_command(**given: Unpack[Given]) -> None:
         converse(given)
 
 
-# `turnwise resume`: go on with turns that a dead process has left. The options only: what runs is imported when it does.
+# `turnwise resume`: continue turns that a dead process has left. Only the options; the work is imported when it runs.
 
 
 RESUME_EPILOG = f"""\b
@@ -198,7 +198,7 @@ def resume_command(
     sys.exit(code)
 
 
-# `turnwise replay`: a session again, out of its journal or a file. The options only: what does it is imported then.
+# `turnwise replay`: a session again, from its journal or a file. Only the options; the work is imported when it runs.
 
 
 MOST_STEP = 10_000
@@ -271,7 +271,7 @@ def replay_command(
     sys.exit(0 if same else REPLAY_DIFFERS)
 
 
-# `turnwise undo`: take back what a session's last turn changed in files. The options only: what does it is imported then.
+# `turnwise undo`: undo the file changes of a session's last turn. Only the options; the work is imported when it runs.
 
 
 UNDO_EPILOG = """\b

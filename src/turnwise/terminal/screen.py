@@ -63,7 +63,7 @@ from turnwise.wire.json_fields import UNREADABLE
 if TYPE_CHECKING:
     from turnwise.terminal.live_answer import LiveAnswer
 
-# The line that waits: one row below all that is written, drawn anew while nothing is, and gone before anything else is.
+# The waiting line: one row below all text, drawn again while nothing is written, and removed before anything else is.
 
 
 EVERY_S = 0.125
@@ -72,7 +72,7 @@ ERASE_ROW = "\r\x1b[2K"
 
 
 def terminal_size(stream: TextIO) -> os.terminal_size:
-    """Of the terminal behind the stream; 80 columns and 24 lines if it does not say."""
+    """The size of the stream's terminal; 80 columns and 24 lines if it does not tell."""
     try:
         columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
@@ -81,7 +81,7 @@ def terminal_size(stream: TextIO) -> os.terminal_size:
 
 
 class StatusLine:
-    """Writes to `notes`, a terminal. `show` gives the line for so many columns, empty for none. What stands in the `row` of the
+    """Writes to `notes`, a terminal. `show` gives the line for so many columns, empty for none. The text in the `row` of the
     cursor comes back when the line goes."""
 
     def __init__(
@@ -99,11 +99,11 @@ class StatusLine:
         self._show = show
         self._row = row
         self._timer: Timer | None = None
-        self._above: str | None = None  # the row that is left above it; None: it is not there
+        self._above: str | None = None  # the row above it; None: the line is not there
         self._drawn_at: os.terminal_size | None = None
 
     def start(self) -> None:
-        """From now on it is drawn, whenever there is something to show."""
+        """From now on the line is drawn whenever there is something to show."""
         if self._timer is None:
             self._timer = self._clock.call_later(EVERY_S, self._tick)
 
@@ -114,7 +114,7 @@ class StatusLine:
         self.clear()
 
     def clear(self) -> bool:
-        """Take it away. False: the row above could not be gone back to, as the terminal has another size by now."""
+        """Remove the line. False: the cursor could not go back to the row above, because the terminal's size has changed."""
         if self._above is None:
             return True
         above, self._above = self._above, None
@@ -141,7 +141,7 @@ class StatusLine:
         self._timer = None
         try:
             self.draw()
-        except OSError:  # the terminal is gone: whoever writes next is told
+        except OSError:  # the terminal is gone: the next writer gets the error
             return
         self.start()
 
@@ -152,7 +152,7 @@ class StatusLine:
 
 @contextmanager
 def spinning() -> "Generator[Callable[[str], object] | None]":
-    """A line on standard error that says what happens now, and how it is changed; None where that is no terminal."""
+    """A line on standard error that says what happens now, and a function that changes it; None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -163,15 +163,14 @@ def spinning() -> "Generator[Callable[[str], object] | None]":
 
 
 LINE = 100  # characters of a call or a result shown on one line
-FLOWS_S = 2.0  # an answer that pauses for less needs no other sign of life
+FLOWS_S = 2.0  # an answer with shorter pauses needs no other sign of life
 GONE_ON_WITH = frozenset({FinishReason.LENGTH, FinishReason.PAUSE, FinishReason.CUT})
 ERROR_LINE = 240  # of a result that says what went wrong, and what to do
 
 
 class Screen:
-    """Shows what happens as it happens. Where standard output is no terminal it gets the answer only, once it is there,
-    unless it `follows`. `notes` is where everything but the answer goes. At a terminal with colours answers are rendered,
-    unless they are to be `plain`."""
+    """Shows what happens as it happens. Standard output without a terminal gets only the answer, once it is complete, unless it
+    `follows`. Everything but the answer goes to `notes`. At a terminal with colours, answers are rendered, unless `plain`."""
 
     def __init__(
         self,
@@ -190,26 +189,26 @@ class Screen:
         self._size = size or partial(terminal_size, sys.stdout if is_terminal else self._notes)
         self._renders = is_terminal and not plain and has_colour(sys.stdout)
         self._answer: LiveAnswer | None = None
-        self._names: dict[str, str] = {}  # of calls at hand, by id
+        self._names: dict[str, str] = {}  # of current calls, by id
         self._waiting = Waiting(WaitBounds())
         self._status: StatusLine | None = None
         if self._notes.isatty() and os.environ.get("TERM") != "dumb":
             self._status = StatusLine(
                 self._notes, clock=self._clock, size=self._size, show=self._waits_for, row=self._row_at_hand
             )
-        self._shown: list[str] = []  # of the response at hand
-        self._shown_before: list[str] = []  # of the turn's responses before it
-        self._shown_results: set[str] = set()  # ids of calls whose result stands on the screen whole
-        self._shown_s = -math.inf  # when something of it was shown
+        self._shown: list[str] = []  # of the current response
+        self._shown_before: list[str] = []  # of the turn's earlier responses
+        self._shown_results: set[str] = set()  # ids of calls whose whole result is on the screen
+        self._shown_s = -math.inf  # when some of it was shown
         self._at_line_start = True
-        self._goes_on = False  # the response at hand is the rest of a cut one: JSON, or a text that overlaps
+        self._goes_on = False  # the current response is the rest of a cut one: JSON, or a text that overlaps
         self._is_at_work = False  # a turn is
-        self._may_continue = False  # it has not ended, or was cut: the text at hand may still continue
+        self._may_continue = False  # the response has not ended, or was cut: the current text may still continue
         self._held: list[Callable[[], None]] | None = None
-        self._children: dict[tuple[str, ...], dict[str, str]] = {}  # names of calls at hand, by path and id
+        self._children: dict[tuple[str, ...], dict[str, str]] = {}  # names of current calls, by path and id
 
     def begin(self, bounds: WaitBounds) -> None:
-        """A turn is about to run within these."""
+        """A turn is about to run within these bounds."""
         self._waiting = Waiting(bounds)
         self._shown_before.clear()
         self._shown_results.clear()
@@ -259,19 +258,19 @@ class Screen:
             case TurnFinished():
                 self._finish(seen.result)
             case FrameSeen() | ToolProgress():
-                pass  # the line that waits shows them
+                pass  # the waiting line shows them
             case _:
                 self._note(describe_event(seen, stream=self._notes))
 
     def tell(self, line: str) -> None:
-        """Something about the run itself."""
+        """Tell something about the run itself."""
         if self._held is not None:
             self._held.append(lambda: self.tell(line))
             return
         self._note(style(clean_row(line), "dim", stream=self._notes))
 
     def stopping(self) -> None:
-        """The turn is about to end; what takes its time may be waited for a moment."""
+        """The turn is about to end; this may take a moment."""
         self._waiting.stopping(now_s=self._clock.monotonic())
         self._shown_s = -math.inf
         if self._held is None and self._status is not None:
@@ -322,7 +321,7 @@ class Screen:
             self._at_line_start = text.endswith("\n")
 
     def _live_answer(self) -> "LiveAnswer":
-        """What it needs is loaded once an answer comes, or while one is waited for: a run without one does not pay for it."""
+        """Its modules are loaded once an answer comes, or while one is awaited: a run without an answer does not pay for them."""
         if self._answer is None:
             from turnwise.terminal.live_answer import LiveAnswer
 
@@ -330,7 +329,7 @@ class Screen:
         return self._answer
 
     def _note_discarded(self, seen: AttemptDiscarded) -> None:
-        """What stands above it on the screen is no part of the answer. The rest of a cut response was not shown at all."""
+        """The text above this note on the screen is not part of the answer. The rest of a cut response was not shown at all."""
         why = "the stream broke off" if seen.fault is None else describe_fault(seen.fault)
         again = f"trying again in {seen.retry_in_s:.1f} s" if seen.retry_in_s else "asking another model"
         if self._goes_on:
@@ -345,7 +344,7 @@ class Screen:
         self._note(self._call_line(call))
 
     def _note_child(self, child: ChildSeen) -> None:
-        """Its calls and their results, further in, with the path that leads to it."""
+        """Show its calls and their results, indented, with the path that leads to it."""
         names = self._children.setdefault((*child.path, child.call_id), {})
         match child.seen:
             case ToolStarted(call=call):
@@ -361,7 +360,7 @@ class Screen:
                 why = "the stream broke off" if fault is None else describe_fault(fault)
                 self._note_within(child.path, line=style(f"✗ {why}: trying again", "yellow", stream=self._notes))
             case StepStarted() | RequestStarted() | FrameSeen() | RequestFinished() | ToolProgress() | TurnFinished():
-                pass  # of the agents below it calls and failures are shown
+                pass  # of the agents below it, calls and failures are shown
             case ChildSeen():
                 self._note_child(child.seen)
             case _:
@@ -417,7 +416,7 @@ class Screen:
             self._write_own(clean_answer(left.own))
 
     def _write_own(self, text: str) -> None:
-        """What is not the model's is no Markdown: it stands as it is, in whole words."""
+        """Text that is not the model's is not Markdown: it is shown as it is, in whole words."""
         if self._renders:
             rows = Rows(width=max(1, self._size().columns - 1))
             text = f"{rows.write(text)}{rows.flush()}"
@@ -431,7 +430,7 @@ class Screen:
         self._notes.flush()
 
     def _end_line(self, *, keeps_word: bool = False) -> None:
-        """Whatever is written next begins at the left."""
+        """The next text begins at the left."""
         if self._answer is not None and self._may_continue:
             self._answer.pause(keeps_word=keeps_word)
         elif not self._at_line_start:
@@ -440,14 +439,14 @@ class Screen:
             self._at_line_start = True
 
     def _close_answer(self) -> None:
-        """The text at hand has ended: its last block is rendered."""
+        """The current text has ended: its last block is rendered."""
         self._clear_status()
         self._may_continue = False
         if self._answer is not None:
             self._answer.close()
 
     def _wait(self) -> None:
-        """From now on the line that waits is there whenever nothing else comes."""
+        """From now on the waiting line is shown whenever nothing else comes."""
         self._is_at_work = True
         if self._status is not None:
             self._status.start()
@@ -466,7 +465,7 @@ class Screen:
             self._answer.leave_row()
 
     def _waits_for(self, columns: int) -> str:
-        """The line that waits; none while an answer flows, or stands in a row that only it may use."""
+        """The waiting line; none while an answer flows, or has a row that only it may use."""
         now_s = self._clock.monotonic()
         if self._renders:
             self._live_answer()
@@ -479,7 +478,8 @@ class Screen:
 
 
 def describe_event(seen: WatcherEvent, *, stream: TextIO | None = None) -> str:
-    """`· tool_noted read: 3 files`: the line of an event that has no other, with the name of its call and its plain values."""
+    """`· tool_noted read: 3 files`: the line of an event without a line of its own, with the name of its call and its plain
+    values."""
     match seen:
         case AskOpened(call=call, question=question):
             return style(f"· {visible_line(call.name)} asks: {shortened(question, limit=LINE)}", "dim", stream=stream)
@@ -528,7 +528,7 @@ def describe_result(result: ToolResult, *, stream: TextIO | None = None) -> str:
 
 
 def is_shown_whole(result: ToolResult) -> bool:
-    """Whether the line of `describe_result` leaves nothing of it out."""
+    """Whether the line of `describe_result` shows all of it."""
     texts = [part.text for part in result.content if isinstance(part, Text) and not part.note]
     text = for_people("".join(texts))
     limit = ERROR_LINE if result.is_error else LINE
@@ -537,7 +537,7 @@ def is_shown_whole(result: ToolResult) -> bool:
 
 
 def outcome_line(result: RunResult, *, seconds: float, asked: FailedModel) -> str:
-    """What stands below the answer: how it ended, and what it took."""
+    """The line below the answer: how it ended, and what it cost."""
     tokens = tokens_said(result.usage, entries=[entry for entry in result.ledger if not entry.path])
     below = len(result.ledger) - result.requests
     children = f" (and {below} by sub-agents)" if below > 0 else ""

@@ -1,4 +1,4 @@
-"""`turnwise sessions`: what was said and done, out of the journal; old sessions are deleted by `prune`."""
+"""`turnwise sessions`: what was said and done, from the journal; `prune` deletes old sessions."""
 
 import os
 import sys
@@ -35,7 +35,7 @@ from turnwise.terminal.screen import describe_call, describe_result
 from turnwise.terminal.terminal import Terminal
 from turnwise.vocab import File, Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 
-# `turnwise sessions prune`: old sessions are shown, and deleted once you say so. Their bill stays.
+# `turnwise sessions prune`: old sessions are shown, and deleted if the person agrees. Their bill stays.
 
 
 StaysFor = Literal["running", "interrupted", "waiting"]
@@ -57,14 +57,14 @@ NO_RULE = (
 
 
 class OldSessions(msgspec.Struct, frozen=True, kw_only=True):
-    """The sessions that go, and those that are old and stay all the same, each with why."""
+    """The sessions to delete, and the old sessions that stay, each with the reason."""
 
     go: list[KeptSession]
     stay: list[tuple[KeptSession, StaysFor]]
 
 
 def prune(*, older_than: str | None, keep: int | None, unfinished: bool, yes: bool, as_json: bool) -> int:
-    """The exit code. Raises CallerError."""
+    """Delete them; return the exit code. Raises CallerError."""
     try:
         given = KeepRule(older_than_s=None if older_than is None else read_span(older_than), keep=keep)
     except ValueError as error:
@@ -89,7 +89,7 @@ def prune(*, older_than: str | None, keep: int | None, unfinished: bool, yes: bo
 
 
 def unfinished_sessions(journal: Journal) -> dict[str, StaysFor]:
-    """Those whose last turn can go on, by their ids: it was interrupted, or its calls wait for an answer."""
+    """The sessions whose last turn can continue, by their ids: it was interrupted, or its calls wait for an answer."""
     rows = journal.sessions(limit=MOST_SESSIONS)
     waiting: dict[str, StaysFor] = {row.id: "waiting" for row in rows if row.status in ("waiting", "queued")}
     return {**waiting, **{row.id: "interrupted" for row in rows if goes_on(row)}}
@@ -98,7 +98,7 @@ def unfinished_sessions(journal: Journal) -> dict[str, StaysFor]:
 def choose_old(
     sessions: Sequence[KeptSession], *, rule: KeepRule, now_s: float, kept: Mapping[str, StaysFor] | None = None
 ) -> OldSessions:
-    """`sessions` are in order, the latest first; `kept` are those that stay unless somebody wants them gone."""
+    """`sessions` are in order, the latest first. `kept` are the sessions that stay unless the person wants them deleted."""
     behind = sessions[rule.keep :] if rule.keep is not None else sessions
     old = [one for one in behind if rule.older_than_s is None or one.updated < now_s - rule.older_than_s]
     stays: dict[str, StaysFor] = {**(kept or {}), **{one.id: "running" for one in old if one.is_running}}
@@ -108,7 +108,7 @@ def choose_old(
 
 
 def _not_agreed(old: OldSessions, *, shown: Sequence[str], as_json: bool) -> int:
-    """The exit code, where nobody can be asked or the answer is no; else 0."""
+    """The exit code if nobody can be asked or the answer is no; otherwise 0."""
     if not is_attended():
         if not as_json:
             raise CallerError(NEEDS_YES)
@@ -125,7 +125,7 @@ def _not_agreed(old: OldSessions, *, shown: Sequence[str], as_json: bool) -> int
 
 
 def _tell(old: OldSessions, deleted: Deleted, *, as_json: bool) -> int:
-    """What is gone, and the exit code. Raises JournalFailed where nothing could be deleted."""
+    """Tell what is deleted; return the exit code. Raises JournalFailed if nothing could be deleted."""
     gone, failed = deleted.gone, deleted.failed
     left = len(old.go) - len(gone)
     if failed is not None and not gone:
@@ -142,7 +142,7 @@ def _tell(old: OldSessions, deleted: Deleted, *, as_json: bool) -> int:
 
 
 def _lines_of(old: OldSessions, *, open_ends: Mapping[str, StaysFor], now_s: float, whole: bool) -> list[str]:
-    """With `whole` titles where somebody is asked."""
+    """The lines, with `whole` titles if somebody is asked."""
     lines: list[str] = []
     for one in old.go:
         below = f", {many(one.subagents, 'sub-agent')}" if one.subagents else ""
@@ -167,7 +167,7 @@ def _write_pruned(old: OldSessions, *, gone: Sequence[KeptSession], **more: obje
     write_json(told)
 
 
-SHOWN = 20  # of the list, unless told otherwise
+SHOWN = 20  # sessions in the list, by default
 MOST = 100_000
 
 SESSIONS_EPILOG = """\b
@@ -301,16 +301,16 @@ def prune_sessions(older_than: str | None, keep: int | None, unfinished: bool, y
 
 
 class _Tree(msgspec.Struct, frozen=True, kw_only=True):
-    """A session with those of its sub-agents, by the call that started each."""
+    """A session with the sessions of its sub-agents, by the call that started each."""
 
     session: Session
     messages: Sequence[Message]
-    requests: dict[str, dict[str, int]]  # turn -> purpose -> how many
+    requests: dict[str, dict[str, int]]  # turn -> purpose -> count
     children: dict[str, "_Tree"]
 
 
 def _read_shown(journal: Journal, session: str) -> "tuple[_Tree, bool]":
-    """The session, and whether its last turn was left and can go on by itself."""
+    """The session, and whether its last turn was left and can be resumed."""
     found = journal.find_session_by_part(session)
     return _read_tree(journal, found), goes_on(found.row) and journal.parent_of(found.row.id) is None
 
@@ -358,7 +358,7 @@ def _show(tree: _Tree, *, indent: str = "") -> None:
 
 
 def _started_by(part: object, *, tree: _Tree) -> list[_Tree]:
-    """The sub-agents of a call; those that a program started stand under the program."""
+    """The sub-agents of a call; those that a program started are under the program."""
     if not isinstance(part, ToolCall):
         return []
     return [
@@ -368,7 +368,7 @@ def _started_by(part: object, *, tree: _Tree) -> list[_Tree]:
 
 def _line(message: Message, part: object) -> str:
     match part:
-        case Text(note=note) if note:  # the program's own words; `--json` has them
+        case Text(note=note) if note:  # turnwise's own words; `--json` has them
             return ""
         case Text(text=text) | Refusal(text=text):
             return f"\n{style(message.role, 'cyan', 'bold')}\n{clean_answer(text)}" if text.strip() else ""

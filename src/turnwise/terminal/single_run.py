@@ -1,4 +1,4 @@
-"""One turn under a face (the screen or JSON lines), and `turnwise run`: one prompt, one turn, in one folder."""
+"""One turn under a face (the screen or JSON lines); and `turnwise run`: one prompt, one turn, in one folder."""
 
 import asyncio
 import contextlib
@@ -55,15 +55,15 @@ from turnwise.tools.workspace.read_tool import begin_telling
 from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.vocab import StopReason, ToolCall
 
-# One turn on the screen or as JSON lines: what ends it early, who is asked at the terminal, and the exit code.
+# One turn on the screen or as JSON lines: what ends it early, the person at the terminal, and the exit code.
 
 
 Face = JsonLines | Screen
 
 
 class Stop:
-    """What Ctrl-C and SIGTERM do, and the end of the terminal: the first ends the turn with what is there; the second is
-    Python's own, and ends the process."""
+    """Handles Ctrl-C, SIGTERM and the end of the terminal: the first signal ends the turn with what it has; the second is handled
+    by Python and ends the process."""
 
     def __init__(self, run: InterruptibleRun, *, face: Face | None) -> None:
         self._run = run
@@ -78,7 +78,7 @@ class Stop:
 
     @contextmanager
     def heeded(self) -> Generator[None]:
-        """To be used in the event loop's thread, which is the main one."""
+        """Use this in the event loop's thread, which is the main thread."""
         loop = asyncio.get_running_loop()
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
         if before[signal.SIGHUP] is signal.SIG_IGN:  # `nohup` wants that
@@ -101,22 +101,23 @@ class Stop:
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that has ended, and the calls that were not allowed to run in it. `changed`: others may have changed something."""
+    """A turn that has ended, and the calls that were not allowed to run in it. `changed`: somebody else may have changed
+    something."""
 
     result: RunResult
     denied: tuple[DeniedCall, ...]
     changed: bool
-    policy: Policy  # with what was allowed always
+    policy: Policy  # with the rules that were allowed always
 
     @property
     def exit_code(self) -> int:
-        """Of a command that did nothing else."""
+        """The exit code of a command that did nothing else."""
         code = exit_code(self.result.stop_reason, complete=self.result.complete)
         return NOTHING_CHANGED if code == 0 and self.denied and not self.changed else code
 
 
 class LeftApprover:
-    """Asks the person; if nobody is there, the question stays for later. Nothing else is allowed: nobody has seen it."""
+    """Asks the person; if nobody is there, the question stays for later. Nothing else is allowed, because nobody has seen it."""
 
     def __init__(self, otherwise: TerminalApprover | None) -> None:
         self._otherwise = otherwise
@@ -129,8 +130,9 @@ class LeftApprover:
 
 
 class TurnUnderFace:
-    """A turn under a face: what watches it, what ends it early, and with a `terminal` the person who is asked. `policy` holds
-    what they allowed before; `later`: an ask may be left for it. `run` is what else speaks to the turn."""
+    """A turn under a face: what watches it, what ends it early, and with a `terminal` the person who is asked. `policy` has the
+    rules that the person allowed before. `later`: an ask may be left for later. `run` is the way for others to speak to the
+    turn."""
 
     def __init__(
         self,
@@ -162,8 +164,8 @@ class TurnUnderFace:
             )
 
     async def to_end(self, prompt: CliPrompt | None, *, options: RunOptions, asks: Sequence[OneAsk] = ()) -> Ran:
-        """Run it. `asks` are those of an earlier turn, which come first: those that nobody answers stay for later. Raises what
-        the face raised."""
+        """Run it. `asks` are those of an earlier turn, which come first: asks without an answer stay for later. Raises what the
+        face raised."""
         place, approver = self._place, self.approver
         if approver is not None:
             options = {**options, "safety": {"approver": approver}}
@@ -172,7 +174,7 @@ class TurnUnderFace:
             answered = {answer.call_id for answer in answers}
             left = [Approval(call_id=ask.call.id, verdict="later") for ask in asks if ask.call.id not in answered]
             options = {**options, "approvals": [*options.get("approvals", ()), *answers, *left]}
-            self._run.forget_interrupt()  # Ctrl-C at these asks leaves them for later, and the turn ends by that
+            self._run.forget_interrupt()  # Ctrl-C at these asks leaves them for later, which already ends the turn
         tell = self._face.tell
         with runs_before(tell, approver=approver, ask_s=place.ask_s, clock=place.clock), self.stop.heeded():
             parts: list[PromptPart] | None = None
@@ -185,10 +187,11 @@ class TurnUnderFace:
         return await self._ran(result)
 
     async def resumed_to_end(self, found: LeftRun) -> Ran:
-        """Go on with a turn that a dead process has left, on the terms in `found.left`. What they do not answer is put to the
-        person, for what is left of its time; without one it is left for later.
+        """Resume a turn that a dead process has left, on the terms in `found.left`. Asks that the terms do not answer go to the
+        person, for the rest of their time; without a person they are left for later.
 
-        Raises CallerError where there is nothing to go on with, and what the face raised."""
+        Raises CallerError if there is nothing to resume, and what the face raised.
+        """
         if self._place.reads_agents_md:
             begin_telling(found.left.turn.known.history.messages)
         with self.stop.heeded():
@@ -201,7 +204,7 @@ class TurnUnderFace:
         return await self._ran(result)
 
     async def _ran(self, result: RunResult) -> Ran:
-        """What came of it. Raises what the face raised."""
+        """The outcome of the turn. Raises what the face raised."""
         with what_was_sent(result):
             if self.seeing.error is not None:
                 raise self.seeing.error
@@ -213,10 +216,10 @@ class TurnUnderFace:
 
 @contextmanager
 def what_was_sent(result: RunResult) -> Generator[None]:
-    """An output that cannot be written (a full disk) hides the result: the complaint says what had been sent. Raises OSError."""
+    """If output cannot be written (a full disk), the result is lost: the error says what had been sent. Raises OSError."""
     try:
         yield
-    except BrokenPipeError:  # the reader has gone, and wants to know no more
+    except BrokenPipeError:  # the reader has gone, and wants no more
         raise
     except OSError as error:
         kept = f" (session {result.session[-8:]})" if result.session else ""
@@ -224,7 +227,7 @@ def what_was_sent(result: RunResult) -> Generator[None]:
         raise OSError(error.errno, why, error.filename) from None
 
 
-UNANSWERED = ("left this for later", "nobody answered")  # of a program or a sub-agent, which cannot wait
+UNANSWERED = ("left this for later", "nobody answered")  # by a program or a sub-agent, which cannot wait
 NOT_SENT = (
     "your prompt was not sent, because calls of the interrupted turn wait for an answer: answer them, or give the prompt again "
     "to go on without them"
@@ -232,7 +235,7 @@ NOT_SENT = (
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said on the command line to calls that wait: their ids, or `all`."""
+    """The answers on the command line to waiting calls: their ids, or `all`."""
 
     approve: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -251,7 +254,7 @@ def run_prompt(
     unattended: bool,
     as_json: bool,
 ) -> int:
-    """Run it to its end and show it; the exit code. Raises CallerError."""
+    """Run it to its end and show it; return the exit code. Raises CallerError."""
     goes_on = given["go_on"] or given["session"] is not None
     if answers and not goes_on:
         raise CallerError("--approve and --deny answer calls of a session: add --continue or --session")
@@ -270,7 +273,7 @@ def run_prompt(
 
 
 class SingleRun:
-    """One prompt in one folder; where the session's last turn was left, that turn first."""
+    """One prompt in one folder. If the session's last turn was left, that turn comes first."""
 
     def __init__(
         self,
@@ -341,7 +344,7 @@ class SingleRun:
     def _left_first(
         self, session: Session, asked: CliPrompt | None, *, has_words: bool, answers: Answers
     ) -> int | None:
-        """Go on with the turn that was left; its exit code where that is all there is to do."""
+        """Resume the turn that was left. Returns its exit code if there is nothing else to do."""
         try:
             found = find_left(self._journal, session)
             place = furnish_left(
@@ -374,7 +377,7 @@ class SingleRun:
         self._show(ran, place=place, began=began, expects_output=found.left.config.output is not None, is_last=is_last)
         if is_last:
             return ran.exit_code
-        self._place = self._furnished(self._given)  # with what was always allowed meanwhile
+        self._place = self._furnished(self._given)  # with what was allowed always meanwhile
         return None
 
     def _prompt(self, before: Session | None, asked: CliPrompt | None, *, has_words: bool, answers: Answers) -> int:
@@ -416,14 +419,14 @@ class SingleRun:
         return ran
 
     def _show(self, ran: Ran, *, place: Workplace, began: float, expects_output: bool, is_last: bool) -> None:
-        """How a turn ended."""
+        """Show how a turn ended."""
         seconds, asked = self._clock.monotonic() - began, FailedModel(choice=place.choice)
         event = "result" if is_last else "resumed"
         show_ran(ran, face=self._face, seconds=seconds, expects_output=expects_output, asked=asked, event=event)
 
 
 def cannot_go_on(error: CallerError) -> str:
-    """What is said of a turn that was left, where the session goes on without it."""
+    """The message if a left turn cannot be resumed, and the session continues without it."""
     return f"its last turn was interrupted and cannot go on ({error}); calls that had begun are told as unknown"
 
 
@@ -442,7 +445,7 @@ def terminal_for(face: Face) -> Terminal:
 
 
 def run_shown(turn: Coroutine[object, object, Ran], *, face: Face) -> Ran:
-    """Run it in a loop of its own."""
+    """Run it in its own event loop."""
     try:
         return run_to_end(turn, new_loop=quickest_loop)
     finally:
@@ -458,7 +461,7 @@ def show_ran(
     asked: FailedModel,
     event: Literal["result", "resumed"] = "result",
 ) -> None:
-    """How the turn ended. Raises OSError."""
+    """Show how the turn ended. Raises OSError."""
     result = ran.result
     with what_was_sent(result):
         if isinstance(face, JsonLines):
@@ -480,7 +483,7 @@ def show_end(result: RunResult, *, seconds: float, misfit: bool, asked: FailedMo
 
 
 def waiting_line(asks: Sequence[OneAsk], *, session: str = "") -> str:
-    """What waits for an approval, and how it is given."""
+    """The calls that wait for an approval, and how to give it."""
     calls = ", ".join([f"{clean_line(ask.call.name)} ({clean_line(ask.call.id)})" for ask in asks])
     which = f"--session {short_id(session)}" if session else "--continue"
     return (
@@ -490,7 +493,7 @@ def waiting_line(asks: Sequence[OneAsk], *, session: str = "") -> str:
 
 
 def results_line(calls: Sequence[ToolCall]) -> str:
-    """What waits for results that only a program can hand in."""
+    """The calls that wait for results that only a program can hand in."""
     names = ", ".join([f"{clean_line(call.name)} ({clean_line(call.id)})" for call in calls])
     return (
         f"the session waits for results of client-side tools: {names}; hand them in with the library "
@@ -537,6 +540,6 @@ def read_schema(file: str | None) -> object:
 
 
 def note(line: str) -> None:
-    """On standard error. Where that cannot be written, the exit code says enough."""
+    """Print it on standard error. If that cannot be written, the exit code says enough."""
     with contextlib.suppress(OSError):
         say(line)

@@ -1,4 +1,4 @@
-"""`turnwise status`: the turns that were submitted, and what they wait for."""
+"""`turnwise status`: the submitted turns, and what they wait for."""
 
 import asyncio
 import contextlib
@@ -52,14 +52,14 @@ from turnwise.workers.turn_status import A_PERSON, A_PERSON_BELOW, TurnStatus
 if TYPE_CHECKING:
     from turnwise.workers.queue import TurnQueue
 
-# What a session tells that runs elsewhere, a line each: short ones for people, those of `run --json` for programs.
+# The events of a session that runs elsewhere, one line each: short lines for people, those of `run --json` for programs.
 
 
-SHOWN_CHARACTERS = 200  # characters of arguments, results and words: all of them are in the session
+SHOWN_CHARACTERS = 200  # characters of arguments, results and texts: the session has all of them
 
 
 class EventLines:
-    """Writes each to standard output at once."""
+    """Writes each event to standard output at once."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._place: dict[str, object] = {"n": 0}
@@ -98,7 +98,7 @@ def _spoken(spoke: PersonSpoke) -> str:
 
 
 def _seen(seen: WatcherEvent) -> str:
-    """ "" for what needs no line."""
+    """Empty for an event that needs no line."""
     match seen:
         case StepStarted(step=step):
             return f"step {step}"
@@ -188,7 +188,7 @@ def status_command(session: str, database: str | None, follow: bool, first: int 
 
 
 class _Following:
-    """Writes what a session tells, and how its turns stand whenever that changes. `turns` are they by now."""
+    """Writes the events of a session, and the state of its turns whenever that changes. `turns` is their current state."""
 
     def __init__(self, queue: "TurnQueue", *, session: str, turns: list[TurnStatus], as_json: bool) -> None:
         self._queue, self._session, self._as_json = queue, session, as_json
@@ -208,7 +208,7 @@ class _Following:
     async def _look_on(self) -> None:
         while True:
             await asyncio.sleep(LOOK_AGAIN_S)
-            with contextlib.suppress(JournalFailed):  # the other one says so, if it goes on
+            with contextlib.suppress(JournalFailed):  # the other connection says so, if the problem lasts
                 await self._look()
 
     async def _look(self) -> None:
@@ -218,7 +218,7 @@ class _Following:
 
 
 def is_open(turn: TurnStatus) -> bool:
-    """Whether something of it is still to come: what waits for a person goes on by itself when the time is over."""
+    """Whether more events may come: a turn that waits for a person continues when the time is over."""
     return turn.status in OPEN or bool(turn.asks)
 
 
@@ -232,7 +232,7 @@ def _show_all(turns: list[TurnStatus], *, as_json: bool, is_change: bool = False
 
 
 def line_of(turn: TurnStatus) -> str:
-    """How it stands, in one line whatever the database has in it."""
+    """The state of the turn in one line, whatever the database holds."""
     said = [turn.session, turn.agent, turn.stop_reason or turn.status]
     if turn.waits_for:
         said.append(f"waits for {turn.waits_for}")
@@ -283,7 +283,7 @@ def asks_said(turn: TurnStatus) -> list[str]:
 
 
 def _ask_said(ask: ShownAsk) -> list[str]:
-    """All of the arguments are shown: nobody judges what is left out. Words that look like others are marked."""
+    """Shows all of the arguments, because a person must see everything to judge. Words that look like others are marked."""
     answer = f"  ({ANSWERED.get(ask.answer, ask.answer)})" if ask.answer else ""
     if ask.kind == "question":
         options = [f"      {number}. {visible_line(option)}" for number, option in enumerate(ask.options, 1)]

@@ -1,4 +1,4 @@
-"""One person at one terminal: one prompt at a time; what happens meanwhile is shown after it."""
+"""One person at one terminal: one prompt at a time; events meanwhile are shown after it."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 TerminalAttributes = list[int | list[bytes | int]]  # of termios
 YES_THEN = "after that y is taken"
 KEPT_SAID = "(you are still typing: it goes to your text; pause, then answer)"
-MAX_TYPED_BYTES = 64 * 1024  # of what is typed at once while a turn runs
+MAX_TYPED_BYTES = 64 * 1024  # of text that is typed at once while a turn runs
 
 
 class Holdable(Protocol):
@@ -66,26 +66,26 @@ class Terminal:
         self._screen = screen
         self._clock = SystemClock() if clock is None else clock
         self._keep: Callable[[str], object] | None = None
-        self._asks = 0  # that wait for the terminal
+        self._asks = 0  # asks that wait for the terminal
         self._history = history
         self._completer = completer
-        self._completed = completed  # completions that are shown at once, where there is room
+        self._completed = completed  # completions that are shown at once, if there is room
         self._turn = asyncio.Lock()
         self._input: TypedKeys | None = None
         self._output: Output | None = None
         self._main: PromptSession[str] | None = None
-        self._begun: PromptSession[str] | None = None  # with a text that gives way to an ask
+        self._begun: PromptSession[str] | None = None  # the prompt with a text that gives way to an ask
         self._keys: Callable[[bool], None] | None = None
         self._pause = TypingPause(self._clock)
 
     @property
     def typed(self) -> str:
-        """The text that stands so far at the prompt that gives way."""
+        """The text so far at the prompt that gives way."""
         return "" if self._begun is None else self._begun.default_buffer.text
 
     @contextlib.asynccontextmanager
     async def taken(self, *, for_text: bool = False) -> AsyncGenerator[None]:
-        """The terminal for one matter alone. An ask comes before a text: the prompt for one gives way."""
+        """Take the terminal for one purpose. An ask comes before a text: the prompt for a text gives way."""
         await (self._acquire_for_text() if for_text else self._acquire_for_ask())
         try:
             if self._screen is not None:
@@ -130,7 +130,7 @@ class Terminal:
         return fitted(text, columns=columns_of(sys.stderr))
 
     def tell(self, line: str) -> None:
-        """Say it once nobody is asked any more: another ask may be on the screen."""
+        """Tell it as soon as nobody is asked any more: another ask may be on the screen."""
         if self._screen is None:
             self.say(line)
         else:
@@ -147,9 +147,9 @@ class Terminal:
         gives_way: bool = False,
         completer: "Completer | None" = None,
     ) -> str:
-        """One line. `ticks`: the message is made anew each second; `fresh`: nothing that was typed before it was there counts,
-        nor what follows that without a pause, nor what is pasted, unless it `takes_paste`; `gives_way`: it is a draft, and an ask
-        comes before it; `completer`: what Tab does. Raises PromptStopped, PromptLeft, PromptPutAside."""
+        """Read one line. `ticks`: the message is made again each second. `fresh`: keys from before the prompt do not count, nor
+        keys that follow them without a pause, nor pasted text, unless it `takes_paste`. `gives_way`: the line is a draft, and an
+        ask comes before it. `completer`: completes with Tab. Raises PromptStopped, PromptLeft, PromptPutAside."""
         from prompt_toolkit import PromptSession
 
         input, output = self._ends()
@@ -179,12 +179,12 @@ class Terminal:
         return text
 
     def _fitted_question(self, text: str) -> str:
-        """What is typed stands behind the blank at its end."""
+        """The question in rows of whole words. The typed text comes after the blank at its end."""
         question = text.rstrip(" ")
         return self.fitted(question) + text[len(question) :]
 
     async def page(self, pages: Pages, *, question: Callable[[], str]) -> None:
-        """Show all of the pages, with the question below them, until the person goes back to it. Raises PromptStopped."""
+        """Show the pages, with the question below them, until the person goes back to it. Raises PromptStopped."""
         input, output = self._ends()
         self._forget_typed_ahead()
         await page(pages, question=question, input=input, output=output, coloured=has_colour(sys.stderr))
@@ -192,8 +192,8 @@ class Terminal:
     async def says_yes(
         self, question: Callable[[], str], *, shown: Sequence[str] = (), whole: Sequence[str] | None = None
     ) -> bool:
-        """Whether the person says yes; everything else is a no. `shown` are the lines above the question: where the `whole` is
-        more, or the screen is too small for them, yes is taken once all of it has been on the screen, and `s` shows it page by
+        """Whether the person says yes; any other answer is a no. `shown` are the lines above the question. If `whole` has more,
+        or the screen is too small for the lines, yes counts only once all of it has been on the screen; `s` shows it page by
         page."""
         above, all_of_it = plain_lines(shown), plain_lines(shown if whole is None else whole)
         is_long = above != all_of_it or scrolls_away(above)
@@ -216,7 +216,7 @@ class Terminal:
             return False
 
     async def text(self, message: str, *, default: str = "") -> str:
-        """What is typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history.
+        """The text typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history.
         Raises PromptStopped, PromptLeft."""
         session = self._main or self._main_prompt()
         session.message = message
@@ -228,7 +228,7 @@ class Terminal:
         self, session: "PromptSession[str]", *, default: str, pre_run: Callable[[], None] | None = None
     ) -> str:
         try:
-            # Ctrl-C that comes as a signal is the run's to take; prompt_toolkit would take its handler away for good.
+            # The run handles Ctrl-C as a signal; prompt_toolkit would remove its handler for good.
             return await session.prompt_async(
                 default=default, handle_sigint=False, set_exception_handler=False, pre_run=pre_run
             )
@@ -266,7 +266,7 @@ class Terminal:
             self._input = TypedKeys(sys.stdin, pause=self._pause, keep=self._put_aside)
             self._output = create_output(stdout=sys.stderr)
             if isinstance(self._output, Vt100_Output):
-                # a terminal that does not say where its cursor stands would be waited for, and complained of
+                # prompt_toolkit would wait for a terminal that does not tell where its cursor is, and complain
                 self._output.enable_cpr = False
         return self._input, self._output
 
@@ -282,8 +282,8 @@ class Terminal:
 
     @contextlib.contextmanager
     def heeding(self, typed: Callable[[str], object], *, keep: Callable[[str], object]) -> Generator[None]:
-        """Within it, `typed` is given what is typed, at once and not echoed, while no prompt is there; Ctrl-C is a signal. `keep`
-        is given what was typed at an ask and is no answer to it."""
+        """Inside this block, `typed` gets typed keys at once, without echo, while there is no prompt; Ctrl-C is a signal. `keep`
+        gets keys that were typed at an ask and are no answer to it."""
         loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
         before: TerminalAttributes = termios.tcgetattr(descriptor)
 
@@ -360,7 +360,7 @@ def _keys_of_text() -> "KeyBindings":
 
 
 def _history_in(path: Path | None) -> "History":
-    """Kept in that file, as far as it can be written: a full disk ends nobody's session."""
+    """The history is kept in that file, as far as it can be written: a full disk ends nobody's session."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     class KeptHistory(FileHistory):
@@ -375,7 +375,7 @@ def _history_in(path: Path | None) -> "History":
 
 
 def _private(path: Path) -> str:
-    """What was typed is for its author's eyes."""
+    """Only its author may read what was typed."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
     return str(path)

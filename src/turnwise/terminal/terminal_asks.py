@@ -1,4 +1,4 @@
-"""Asking the person at the terminal: what will run and why it is asked, what it would change, and how long there is."""
+"""Asks the person at the terminal: what will run and why it needs an answer, what it would change, and how long there is."""
 
 import asyncio
 import shutil
@@ -32,7 +32,7 @@ from turnwise.tools.workspace.previews import shortly
 from turnwise.turn.approvals import Approval, OneAsk
 
 MAX_SHOWN_LINES = 200
-MAX_SHOWN_ROWS = 400  # a person finds them by scrolling back; lines that take more of them may be gone
+MAX_SHOWN_ROWS = 400  # a person scrolls back to read them; rows beyond that may be gone
 ANSWERED_THEN = "after that your answer is taken"
 ALLOWED_THEN = "after that the call can be allowed"
 SETTLE_S = 1.0  # after Ctrl-C the turn ends, and this ask with it
@@ -49,7 +49,7 @@ ANSWERS = {
 
 
 class Choosing(NamedTuple):
-    """One answer: how it stands among the choices, and what `?` says of it."""
+    """One answer: its text among the choices, and its explanation after `?`."""
 
     shown: str
     meaning: str
@@ -75,9 +75,8 @@ CHOICES = {
 
 
 class TerminalApprover:
-    """Asks one thing after the other; asks of sub-agents wait for their turn. What was allowed always is not asked again, whoever
-    asks: `policy` holds it, for further turns. `stop` is what Ctrl-C does, `before_command` comes before the first ask to run a
-    command."""
+    """Asks one thing after the other; asks of sub-agents wait for their turn. `policy` holds what was allowed always, for all
+    later asks and for further turns. `stop` is what Ctrl-C does; `before_command` runs before the first ask to run a command."""
 
     def __init__(
         self,
@@ -97,7 +96,7 @@ class TerminalApprover:
         self._later = later
 
     async def __call__(self, asking: Asking) -> Sequence[Approval]:
-        """The answers that came in time; the others take their default. While another ask has the terminal, no time runs."""
+        """The answers that came in time; the other asks get their default. While another ask has the terminal, no time runs."""
         approvals: list[Approval] = []
         began = self._around.clock.monotonic()
         try:
@@ -128,10 +127,10 @@ class TerminalApprover:
         return approvals
 
     async def _in_time(self, ask: OneAsk, *, asking: Asking) -> Approval | None:
-        """None where nobody answered within the ask's own time, which runs from the moment that it is shown."""
+        """None if nobody answered within the ask's own time, which runs from the moment that it is shown."""
         asking.waits()
         ask, shown = (ask, None) if ask.kind == "question" else await self._prepared(ask, path=asking.path)
-        if ask.kind != "question" and shown is None:  # allowed since another ask was answered
+        if ask.kind != "question" and shown is None:  # allowed after another ask was answered
             return answer_to(ask, verdict="allow")
         left_s = asking.shown()
         left_s = asking.deadline_s if left_s is None else left_s
@@ -145,7 +144,7 @@ class TerminalApprover:
             return None
 
     async def _prepared(self, ask: OneAsk, *, path: tuple[str, ...]) -> "tuple[OneAsk, _Shown | None]":
-        """The ask as it is now, and what is to be shown of it; None where nothing needs to be asked any more."""
+        """The ask as it is now, and what to show of it; None if no answer is needed any more."""
         if await self._is_allowed(ask):
             return ask, None
         facts = await self._around.facts(ask)
@@ -178,7 +177,7 @@ class TerminalApprover:
         """However long the call is, the question with its subject stays on the screen."""
         letters = ", ".join([CHOICES[name].letter for name in choices[:-1]]) + f" or {CHOICES[choices[-1]].letter}"
         pages = Pages(shown.whole, coloured=has_colour(sys.stderr))
-        below, said = rows_of(shown.short), None  # rows since the question was said
+        below, said = rows_of(shown.short), None  # rows since the question was printed
         while True:
             if below + rows_of(shown.always) + SPARE_ROWS > shutil.get_terminal_size().lines:
                 self._terminal.say(shown.question)
@@ -252,7 +251,7 @@ class TerminalApprover:
                 text = ""
 
     async def _is_allowed(self, ask: OneAsk) -> bool:
-        """What was allowed always covers it by now."""
+        """Whether something that was allowed always now covers it."""
         if ask.kind == "question":
             return False
         return is_allowed(await self._around.facts(ask), policy=self.policy)
@@ -260,7 +259,7 @@ class TerminalApprover:
     async def _shown(
         self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...], rules: Sequence[PermissionRule]
     ) -> "_Shown":
-        """What is to be decided: the call, and the diff of what a file tool would do, as if it were allowed."""
+        """What the person decides: the call, and the diff of what a file tool would do if it were allowed."""
         what, changes = await self._around.would_do(ask, facts=facts)
         short = shortly(changes)
         all_allowed = rules_said(rules, workspace=self.policy.workspace)
@@ -288,8 +287,8 @@ class TerminalApprover:
 
 
 class _Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """One ask on the screen. `short` are its lines as they stand there first, `whole` all of what would run and change; `is_cut`:
-    they differ, or are more than stay in reach. `subject` names it on one line; `always` is what `[a]` would allow."""
+    """One ask on the screen. `short` are its lines as shown first, `whole` is everything that would run and change; `is_cut`:
+    they differ, or do not all stay in reach. `subject` names it on one line; `always` is what `[a]` would allow."""
 
     subject: str
     short: tuple[str, ...]
@@ -304,7 +303,7 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = ()) -> list[str]:
-    """Who wants what, and why that is asked. Nothing of the call is hidden: control characters are spelled out."""
+    """Who wants what, and why an answer is needed. Nothing of the call is hidden: control characters are spelled out."""
     who = f" (asked by {path_said(path)})" if path else ""
     if ask.kind == "question":
         asks = "the model asks" if ask.by == "model" else f"{visible_line(ask.call.name)} asks"
@@ -319,7 +318,7 @@ def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = ()) -> 
 
 
 def _own(line: str) -> list[str]:
-    """A line of ours in rows of whole words. The call's own lines are broken by the terminal alone: no row of them looks like
+    """A line of turnwise's in rows of whole words. Only the terminal breaks the call's own lines: no row of ours looks like
     another line of the command."""
     return fitted(line, columns=columns_of(sys.stderr)).split("\n")
 

@@ -1,4 +1,4 @@
-"""Which keys answer a question at the terminal, and which belong to the text that somebody was typing when it came."""
+"""Which keys answer a question at the terminal, and which belong to the text that somebody was typing when the question came."""
 
 import contextlib
 import os
@@ -18,12 +18,12 @@ MAX_READ = 64 * 1024
 
 
 KeysUse = Literal["text", "draft", "answer", "choice"]
-"""What keys are for: a prompt of its own; a text that an ask interrupts; an answer in words; a choice, which nobody pastes."""
+"""The purpose of keys: a prompt of its own; a text that an ask interrupts; an answer in words; a choice, which nobody pastes."""
 
 
 class TypedKeys(Vt100Input):
-    """The keys of a terminal. While somebody is asked, keys that go on with a draft without a pause are given to `keep`, and so
-    is what is pasted at a choice, with what follows it without a pause. Ctrl-C is always heard."""
+    """The keys of a terminal. During an ask, keys that continue a draft without a pause go to `keep`, and so does text that is
+    pasted at a choice, with the keys that follow without a pause. Ctrl-C always works."""
 
     def __init__(self, stdin: TextIO, *, pause: TypingPause, keep: Callable[[str], object]) -> None:
         super().__init__(stdin)
@@ -34,7 +34,7 @@ class TypedKeys(Vt100Input):
 
     @property
     def are_kept(self) -> bool:
-        """What was typed last went to the text, and so does what comes now."""
+        """The last keys went to the text, and so do the next ones."""
         return self._kept and self._pause.is_short
 
     @contextlib.contextmanager
@@ -55,7 +55,7 @@ class TypedKeys(Vt100Input):
         return self.sift(super().flush_keys())
 
     def sift(self, keys: list[KeyPress]) -> list[KeyPress]:
-        """Those that are for the prompt that is open."""
+        """The keys for the open prompt."""
         if not keys or self._use == "text":
             return keys
         if self._use == "draft":
@@ -67,7 +67,7 @@ class TypedKeys(Vt100Input):
             if key.key is not Keys.ControlC and (is_pasted or (not self._answers and self._pause.is_short)):
                 kept.append(key)
                 self._pause.typed()
-                self._answers = False  # what follows a paste may be of it
+                self._answers = False  # keys after a paste may belong to it
             else:
                 rest.append(key)
                 self._answers = True
@@ -76,11 +76,11 @@ class TypedKeys(Vt100Input):
         return rest
 
     def collect(self) -> None:
-        """Give `keep` what was typed before this moment and nobody has read."""
+        """Give `keep` the keys that were typed before this moment and that nobody has read."""
         found = get_typeahead(self)
         try:
             found += self._unread()
-        except (termios.error, OSError):  # the terminal is gone: reading from it will say so
+        except (termios.error, OSError):  # the terminal is gone: the next read reports it
             return
         if found:
             self._put_aside(found)

@@ -1,4 +1,4 @@
-"""`turnwise usage`: what was sent, and what it cost, out of the ledger; and tables of figures for a terminal."""
+"""`turnwise usage`: what was sent and what it cost, from the ledger; and tables of figures for a terminal."""
 
 import csv
 import re
@@ -30,7 +30,7 @@ from turnwise.terminal.rows import say
 
 # Tables of figures for a terminal: thousands of lines are quick, and a figure is never cut short.
 #
-# `rich` takes most of a millisecond for each line, 5 s of CPU for 5,000 sessions.
+# `rich` takes almost a millisecond for each line, 5 s of CPU for 5,000 sessions.
 
 
 GAP = 2  # columns between columns
@@ -40,7 +40,7 @@ WIDTH_OF_A_FILE = 120
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """One column. Where there is no room for all, the one of the greatest `rank` goes first; 0 stays."""
+    """One column. If there is not room for all, the column of the greatest `rank` goes first; rank 0 stays."""
 
     name: str
     cells: Sequence[str]
@@ -50,7 +50,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def width_of(stream: TextIO) -> int:
-    """Columns of the terminal; what is no terminal has enough for all."""
+    """Columns of the terminal; without a terminal there are enough for everything."""
     return shutil.get_terminal_size().columns if stream.isatty() else WIDTH_OF_A_FILE
 
 
@@ -67,8 +67,8 @@ def fitting(name: Column, columns: Sequence[Column], *, width: int) -> list[Colu
 
 
 def lines_of_table(name: Column, columns: Sequence[Column], *, width: int, stream: TextIO) -> Iterator[str]:
-    """The head and a line for each row. A name that has no room stands whole above its figures, to be read and copied: it is
-    broken only where it is wider than the terminal."""
+    """The head and a line for each row. A name without enough room is printed whole above its figures, so that it can be read and
+    copied: it is broken only if it is wider than the terminal."""
     widths = [_width(one) for one in columns]
     room = max(width - sum(widths) - GAP * len(widths), cell_len(name.name))
     room = min(room, MOST_NAME, max([cell_len(name.name), *map(cell_len, name.cells)]))
@@ -109,8 +109,8 @@ def _styled(cell: str, column: Column, *, stream: TextIO) -> str:
 
 
 def json_of(value: object) -> object:
-    """What `msgspec` is to encode for it: with `usd` null where the price of no request is known, as 0 would be a price,
-    and tokens where those of no request are. `at_least` stands there only for requests that are priced in part."""
+    """The values that `msgspec` encodes for it. `usd` is null if the price of no request is known, because 0 would be a price;
+    the same holds for tokens. `at_least` is there only if requests are priced in part."""
     match value:
         case Cost():
             usd = None if value.is_unknown else value.usd
@@ -145,11 +145,11 @@ your turnwise.toml, in dollars a million tokens, or in the file that TURNWISE_PR
   "openai_chat:my-model" = { input = 0.5, output = 1.5 }
   "ollama:*" = { free = true }"""
 
-DAYS = 14  # that `--by day` shows unless told otherwise
+DAYS = 14  # shown by `--by day`, by default
 BAR = 12  # characters
-LINES = 30  # of the table, unless told otherwise: a month of days, the sessions of a week
-TURNS = 10  # of those on plans by request
-LATEST: tuple[By, ...] = ("day", "session")  # whose lines stand in the order of time
+LINES = 30  # of the table, by default: a month of days, the sessions of a week
+TURNS = 10  # on plans that bill by request
+LATEST: tuple[By, ...] = ("day", "session")  # their lines are in the order of time
 AGO = re.compile(r"(\d{1,5})([hdw])")
 UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
@@ -218,7 +218,7 @@ def usage_command(
 
 
 class _ReadUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown: `turns` are those on plans by request, how many there are; `titles` those of the sessions that are named."""
+    """The figures to show: `turns` counts the turns on plans by request, `titles` has the titles of the named sessions."""
 
     report: Report
     turns: int
@@ -240,12 +240,12 @@ def _read_usage(reader: LedgerReader, span: LedgerSpan, *, by: By, lines: int | 
 
 
 def session_asked(given: str | None, *, journal: Journal) -> str | None:
-    """Its whole id. What the gateway sent for one of its clients counts as a session here. Raises CallerError."""
+    """The session's whole id. Requests that the gateway sent for one client count as a session here. Raises CallerError."""
     return given if given is None or is_gateways(given) else journal.find_session_by_part(given).row.id
 
 
 def since_of(text: str | None, *, by: By, has_session: bool, now: datetime) -> float:
-    """When the report begins, on the user's own clock. Raises CallerError."""
+    """When the report begins, by the user's own clock. Raises CallerError."""
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if text is None:
         if has_session:
@@ -266,7 +266,8 @@ def since_of(text: str | None, *, by: By, has_session: bool, now: datetime) -> f
 
 
 def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
-    """An empty cell is an unknown price, or an unknown number of tokens. `usd` is the sum of those that are known."""
+    """Write the rows as CSV. An empty cell is an unknown price, or an unknown number of tokens. `usd` is the sum of the known
+    prices."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(
         [
@@ -309,7 +310,7 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
 
 
 def known_tokens(row: Total) -> list[int | str]:
-    """By kind."""
+    """The tokens by kind."""
     return ["" if row.tells_nothing else getattr(row, name) for name in COUNTS]
 
 
@@ -322,7 +323,7 @@ def known(cost: Cost) -> str:
 
 
 def show(report: Report, *, titles: dict[str, str], turns: int, limit: int | None, stream: TextIO) -> None:
-    """`turns` on plans by request there were in all; the report may have the last of them only."""
+    """Show the report. In all, there were `turns` on plans by request; the report may have only the last of them."""
     when = "" if not report.since else f" since {datetime.fromtimestamp(report.since):%Y-%m-%d %H:%M}"
     if report.total is None:
         say(f"no requests{when}; `turnwise usage --since all` shows all that there were", stream=stream)
@@ -340,14 +341,14 @@ def show(report: Report, *, titles: dict[str, str], turns: int, limit: int | Non
 
 
 def shown_of(rows: Sequence[Total], *, by: By, limit: int | None) -> Sequence[Total]:
-    """The latest days and sessions, the models and purposes with the most requests."""
+    """The latest days and sessions; the models and purposes with the most requests."""
     if limit is None:
         return rows
     return rows[-limit:] if by in LATEST else rows[:limit]
 
 
 def more_of(rows: Sequence[Total], *, by: By, shown: int) -> list[str]:
-    """What is not shown of them, and how to see it."""
+    """How many more there are, and how to see them."""
     if shown == len(rows):
         return []
     left = rows[:-shown] if by in LATEST else rows[shown:]
@@ -361,7 +362,7 @@ def more_of(rows: Sequence[Total], *, by: By, shown: int) -> list[str]:
 
 
 def table_of(rows: Sequence[Total], *, by: By, titles: dict[str, str], width: int, stream: TextIO) -> list[str]:
-    """Where the terminal is narrow the bars go first, then what matters less than requests and cost."""
+    """In a narrow terminal the bars go first, then what matters less than requests and cost."""
     sizes = [row.cost.usd for row in rows]
     if not any(sizes):
         sizes = [Decimal(row.cost.requests) for row in rows]
@@ -387,7 +388,7 @@ def table_of(rows: Sequence[Total], *, by: By, titles: dict[str, str], width: in
 
 
 def cache_columns(rows: Sequence[Total]) -> list[Column]:
-    """What was written to caches, the requests that they missed, and what they saved: each where there is any."""
+    """The tokens written to caches, the requests that missed them, and the savings: each if there are any."""
     columns = [
         Column(name="written", cells=[f"{row.cache_write_tokens:,}" for row in rows], rank=4),
         Column(name="missed", cells=[f"{row.cache_misses:,}" for row in rows], rank=4),
@@ -402,19 +403,19 @@ def cache_columns(rows: Sequence[Total]) -> list[Column]:
 
 
 def signed_usd(amount: Decimal | None) -> str:
-    """Less than 0 where writing caches cost more than reading them saved."""
+    """Below 0 if writing caches cost more than reading them saved."""
     if amount is None:
         return UNKNOWN
     return f"-{usd_said(-amount)}" if amount < 0 else usd_said(amount)
 
 
 def tokens_said(tokens: int, *, row: Total) -> str:
-    """With a `+` where a part is not known."""
+    """With a `+` if a part is unknown."""
     return UNKNOWN if row.tells_nothing else f"{tokens:,}" + ("+" if row.tokens_unknown else "")
 
 
 def short_cost(cost: Cost) -> str:
-    """With a `+` where a part is not known."""
+    """With a `+` if a part is unknown."""
     if cost.is_unknown:
         return UNKNOWN
     return usd_said(cost.usd) + ("+" if cost.is_partial else "")
@@ -429,7 +430,7 @@ def name_of(key: str, *, by: By, titles: dict[str, str]) -> str:
 
 
 def lines_of(total: Total) -> list[str]:
-    """Below the table: the sum, what caches and programs saved, what had to be sent again."""
+    """The lines below the table: the sum, what caches and programs saved, what had to be sent again."""
     lines = [f"{many(total.cost.requests, 'request')}: {cost_said(total.cost)}"]
     if total.cost.unknown:
         lines.append(PRICE_WANTED)
@@ -463,7 +464,7 @@ def lines_of(total: Total) -> list[str]:
 
 
 def saving_lines(bills: Sequence[TurnBill], *, titles: dict[str, str], turns: int) -> list[str]:
-    """For plans that bill by request: each turn, and what it would have cost with one request for each call."""
+    """For plans that bill by request: each turn, and its cost if each call had needed one request."""
     if not bills:
         return []
     lines = ["", "plans by request: each turn, and with one request for each tool call"]

@@ -1,4 +1,5 @@
-"""What a person types in a session: `/` commands, MCP servers' prompts, words for the model in mid-turn; what Tab completes."""
+"""What a person types in a session: `/` commands, MCP servers' prompts, messages for the model in mid-turn; and what Tab
+completes."""
 
 import asyncio
 import contextlib
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from turnwise.agent.mcp_servers import ServerToolset
     from turnwise.tools.mcp.offered_tools import OfferedPrompt
 
-# What is a command in a session, and not a word for the model: `/` and a name, and the few words that mean one of them.
+# How a command in a session differs from text for the model: it begins with `/` and a name, or it is one of a few words.
 
 
 COMMANDS = {
@@ -62,7 +63,7 @@ _NAMED = re.compile(r"/[a-z]+(?=\s|$)")
 
 
 def command_of(line: str) -> tuple[str, str] | None:
-    """The command's own name, and what follows it; None: the line is words for the model."""
+    """The command's own name, and what follows it; None: the line is text for the model."""
     text = line.strip()
     name, _, rest = text.partition(" ")
     if name in OTHER_NAMES and (name.startswith("/") or not rest):
@@ -71,13 +72,13 @@ def command_of(line: str) -> tuple[str, str] | None:
 
 
 def is_command_in_passing(line: str) -> bool:
-    """Whether a line is a command while the model works: a path or a comment, as it may be pasted then, is none."""
+    """Whether a line is a command while the model works. A path or a comment, which may be pasted then, is not."""
     text = line.strip()
     return "\n" not in text and (text in OTHER_NAMES or _NAMED.match(text) is not None)
 
 
 def unknown_said(name: str) -> str:
-    """What is said to a command that there is not."""
+    """The message for an unknown command."""
     if name == RESUME:
         return HOW_TO_RESUME
     near = difflib.get_close_matches(name, [*COMMANDS, *[other for other in OTHER_NAMES if other[:1] == "/"]], n=1)
@@ -92,13 +93,13 @@ class PartsOf(Protocol):
     def __call__(self, typed: str, *, tell: Callable[[str], object]) -> Awaitable[Sequence[PromptPart]]: ...
 
 
-# What arrow and function keys send, and every other control character: nobody has typed a word by them.
+# What arrow and function keys send, and every other control character: such keys type no word.
 _NO_WORDS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 class TypedWords:
     """The first key opens a prompt, and the screen waits until it is closed. A line that comes as a whole is taken at once.
-    `parts` puts in the files that a line names. A line that `begins_turn` is kept for the prompt after this one."""
+    `parts` adds the files that a line names. A line that `begins_turn` is kept for the next prompt."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class TypedWords:
         self._parts = parts
         self._begins_turn = begins_turn
         self._begun = ""  # typed before its prompt was there
-        self._heard: list[str] = []  # lines that are not said yet, in order
+        self._heard: list[str] = []  # lines that wait to be sent, in order
         self._saying: asyncio.Task[None] | None = None
         self._unsent: list[str] = []
         self._typing: asyncio.Task[None] | None = None
@@ -131,7 +132,7 @@ class TypedWords:
                 self._is_over = True
 
     async def ended(self) -> str:
-        """The turn has ended: what was typed for it and not taken up. To be awaited while still `heeded`."""
+        """The turn has ended. Returns the text that was typed for it but not used. Await this while still `heeded`."""
         if self._saying is not None and not self._saying.done():
             self._saying.cancel()
             await asyncio.wait([self._saying])
@@ -150,13 +151,13 @@ class TypedWords:
         for line in said:
             if len(said) == 1:
                 self._take(line)
-            else:  # pasted: all of it is meant for the model
+            else:  # pasted: all of it is for the model
                 self._say(line)
         self._begun = rest
         self._open_prompt()
 
     def _keep(self, given: str) -> None:
-        """It was typed when something was asked: it stands at the prompt after that, and is sent with Enter."""
+        """Keep what was typed when a question came: it comes back at the next prompt, and Enter sends it."""
         self._begun += _NO_WORDS.sub("", given.replace("\r", "\n"))
         self._open_prompt()
 
@@ -175,7 +176,7 @@ class TypedWords:
             self._take(text)
 
     async def _line(self) -> str:
-        """What is typed, over as many asks as come meanwhile. Raises PromptStopped, PromptLeft."""
+        """The typed line; several asks may come meanwhile. Raises PromptStopped, PromptLeft."""
         while True:
             async with self._terminal.taken(for_text=True):
                 begun, self._begun = self._begun.strip("\n"), ""
@@ -185,7 +186,7 @@ class TypedWords:
                     self._begun = aside.typed + self._begun
 
     def _take(self, line: str) -> None:
-        """A line that somebody typed: words for the model, or a command, which waits for the end of the turn."""
+        """A line that somebody typed: text for the model, or a command, which waits for the end of the turn."""
         if self._begins_turn(line):
             self._unsent.append(line)
             self._screen.tell(
@@ -235,7 +236,7 @@ _COMMAND = re.compile(r"/(?P<server>[A-Za-z][A-Za-z0-9_-]*):(?P<prompt>\S+)\s*(?
 
 
 def prompt_lines(servers: "Sequence[ServerToolset]") -> Iterator[str]:
-    """One for each prompt: how it is typed, and what it is for."""
+    """One line for each prompt: how to type it, and its purpose."""
     for server in servers:
         listing = server.listing
         for one in () if listing is None else listing.prompts:
@@ -244,7 +245,7 @@ def prompt_lines(servers: "Sequence[ServerToolset]") -> Iterator[str]:
 
 
 def prompt_names(servers: "Sequence[ServerToolset]") -> dict[str, str]:
-    """The commands with what each is for, as far as the servers have said them."""
+    """The commands, each with its purpose, as far as the servers have told."""
     named: dict[str, str] = {}
     for server in servers:
         for one in () if server.listing is None else server.listing.prompts:
@@ -253,14 +254,14 @@ def prompt_names(servers: "Sequence[ServerToolset]") -> dict[str, str]:
 
 
 def is_prompt(line: str, *, servers: "Sequence[ServerToolset]") -> bool:
-    """Whether the line names a prompt of one of the servers, rightly or not."""
+    """Whether the line names a prompt of one of the servers, valid or not."""
     found = _COMMAND.fullmatch(line.strip())
     return found is not None and any(one.name == found["server"] for one in servers)
 
 
 async def filled_prompt(line: str, *, servers: "Sequence[ServerToolset]") -> str | None:
-    """The text of the prompt that the line names; None where it names none. Raises CallerError for a prompt that there is not, or
-    that lacks an argument, and ToolFault where the server fails."""
+    """The text of the prompt that the line names; None if it names none. Raises CallerError for an unknown prompt or a missing
+    argument, and ToolFault if the server fails."""
     found = _COMMAND.fullmatch(line.strip())
     server = None if found is None else next((one for one in servers if one.name == found["server"]), None)
     if found is None or server is None:
@@ -275,7 +276,7 @@ async def filled_prompt(line: str, *, servers: "Sequence[ServerToolset]") -> str
 
 
 def _arguments(text: str, *, prompt: "OfferedPrompt") -> dict[str, str]:
-    """`branch=main depth="two words"`; of a prompt with one argument all that follows."""
+    """The arguments: `branch=main depth="two words"`. For a prompt with one argument, all of the text."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -293,8 +294,8 @@ def _arguments(text: str, *, prompt: "OfferedPrompt") -> dict[str, str]:
     return given
 
 
-# What Tab completes in a session: `/` commands at the beginning of a line, models behind `/model`, and paths behind `@`.
-# At the first start: models.
+# What Tab completes in a session: `/` commands at the beginning of a line, models after `/model`, and paths after `@`. At the
+# first start: models.
 
 
 MAX_SHOWN = 200
@@ -304,7 +305,7 @@ _BLANKS = re.compile(r"""([\s"'`,;()\[\]{}<>|\\])""")
 
 
 class Models(Protocol):
-    """Of the session: `ask` for those of the provider at hand, then `begun` gives the names that begin so."""
+    """The models of the session: `ask` asks the current provider, then `begun` gives the names that begin so."""
 
     async def ask(self) -> None: ...
 
@@ -319,8 +320,8 @@ def endings(
     others: Collection[str] = (),
     models: Callable[[str], Iterable[str]] = lambda _: (),
 ) -> list[tuple[str, int]]:
-    """What may stand in place of the end of `line`, and how many of its characters that replaces. `others` are other names of
-    `commands`, for those who know only them."""
+    """The possible replacements of the end of `line`, and how many of its characters they replace. `others` are other names of
+    `commands`, for people who know only those."""
     if model := _MODEL.fullmatch(line):
         return [(name, len(model[1])) for name in list(models(model[1]))[:MAX_SHOWN]]
     if line.startswith("/") and " " not in line:
@@ -331,7 +332,7 @@ def endings(
 
 
 def _paths(begun: str, *, folder: Path) -> Iterator[str]:
-    """Names in the folder that `begun` leads to, as they are to be typed; hidden ones where a dot was typed."""
+    """Names in the folder that `begun` leads to, in the form to type; hidden ones if a dot was typed."""
     above, _, name = re.sub(r"\\(.)", r"\1", begun).rpartition("/")
     try:
         with os.scandir(folder / Path(above).expanduser() if above or not begun.startswith("/") else "/") as entries:
@@ -358,8 +359,8 @@ def completer(
     models: Models,
     prompts: Callable[[], Mapping[str, str]] = dict,
 ) -> "Completer":
-    """Of `commands` with what each is for, and of the `prompts` that MCP servers offer now; `others` says which command another
-    name stands for."""
+    """A completer of `commands`, each with its purpose, and of the `prompts` that MCP servers offer now. `others` says which
+    command another name stands for."""
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
 
@@ -383,7 +384,7 @@ def completer(
 
 
 def model_completer(begun: Callable[[str], Iterable[str]]) -> "Completer":
-    """Where a model alone is typed: `begun` gives those that begin so."""
+    """A completer for a model alone: `begun` gives the names that begin so."""
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
 

@@ -23,16 +23,16 @@ from turnwise.terminal.command_options import FiniteRange, json_option
 from turnwise.terminal.databases import checked_dsn, database_option
 from turnwise.terminal.failures import as_one_line
 
-# The agents that a worker's command line names: `name=package.module:agent`.
+# The agents on a worker's command line: `name=package.module:agent`.
 
 
 LOOKS = "`--agent` is `NAME=PACKAGE.MODULE:AGENT`"
 
 
 def load_agents(given: Sequence[str]) -> dict[str, Agent[Any, Any]]:
-    """By name. What stands behind `:` is an Agent, or a function that makes one. Modules are also looked for in this folder.
+    """The agents by name. After `:` comes an Agent, or a function that makes one. Modules are also looked for in this folder.
 
-    Raises CallerError where there is none, or where its module raises: with the place, but not with what was said, which may
+    Raises CallerError if there is no such agent, or if its module raises: with the place, but without the error's text, which may
     hold a secret.
     """
     agents: dict[str, Agent[Any, Any]] = {}
@@ -59,7 +59,7 @@ def _load_or_say(place: str, *, option: str) -> Agent[Any, Any]:
 
 
 def _place_of(error: BaseException) -> str:
-    """The last line of this folder that led to it, else the last of all."""
+    """The last line of this folder that led to the error, otherwise the last line of all."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -91,7 +91,7 @@ def _load(place: str, *, option: str) -> Agent[Any, Any]:
 
 
 def _made_of(found: Any) -> object:
-    """An agent as it is; else what the function gives."""
+    """The agent as it is, or the agent that the function makes."""
     return cast("object", found) if isinstance(found, Agent) or not callable(found) else found()
 
 
@@ -196,7 +196,7 @@ def worker_command(
                 loop.add_signal_handler(number, worker.stop)
             await worker.run()
 
-        # A log that nobody reads holds up no turn.
+        # A log without a reader blocks no turn.
         lines = WrittenLines(sys.stderr, dropped_line=lambda why: line_of(WorkerEvent(happening="waits", text=why)))
         try:
             run_to_end(work(), new_loop=quickest_loop)

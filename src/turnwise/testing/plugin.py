@@ -1,7 +1,7 @@
 """A pytest plugin that forbids real requests: `pytest -p turnwise.testing.plugin`. It never loads by itself.
 
 While it is on, every request of turnwise's own transport fails, also one to this machine: a model server on loopback is a real
-model. So does every connection, datagram and name lookup of this process that leaves the machine, whoever makes it. The error
+model. Every connection, datagram and name lookup of this process that leaves the machine fails too, from any library. The error
 is RequestForbidden; a test whose program caught it fails all the same. `@pytest.mark.real_requests` exempts one test.
 
 Not seen: other processes that a test starts, and libraries that open sockets without Python's own (uvloop, extensions in C).

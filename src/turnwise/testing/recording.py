@@ -65,7 +65,7 @@ class RecordedResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     is_delimited: bool = True
 
     def content(self) -> bytes:
-        """The body. Raises ValueError for base64 that is none."""
+        """The body. Raises ValueError for invalid base64."""
         return base64.b64decode(self.body_base64, validate=True) if self.body_base64 else self.body.encode()
 
     def chunks(self) -> list[bytes]:
@@ -437,7 +437,7 @@ class _Player:
         self._failure: NotRecorded | None = None
 
     def next_for(self, request: HttpRequest) -> RecordedExchange:
-        """The first one that is not used and was asked the same. Raises NotRecorded."""
+        """The first unused exchange with the same request. Raises NotRecorded."""
         asked = _lines_of(_recorded(request, RecordingSecrets(request, keys=(), texts=self._hide)))
         for number in self._left:
             if self._lines[number] == asked:

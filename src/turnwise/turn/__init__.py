@@ -1,1 +1,1 @@
-"""The turn: a pure machine that takes events and gives commands."""
+"""The turn: a pure state machine that takes events and returns commands."""

@@ -1,4 +1,4 @@
-"""What a person is asked before calls run, and what they answer: plain data of commands, events and results."""
+"""What a person is asked before calls run, and the answers: plain data of commands, events and results."""
 
 import hashlib
 from collections.abc import Iterable
@@ -68,28 +68,28 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str = ""
 
 
-# Of an approval for a call that no paused result listed: it is the digest of nothing.
+# The digest of an approval for a call that no paused result listed: it matches nothing.
 NOT_LISTED = "not listed"
-MARK_LENGTH = 12  # hexadecimal digits; a call that has another one's mark takes 2^48 tries
+MARK_LENGTH = 12  # hexadecimal digits; finding a call with the same mark takes 2^48 tries
 _WEIGHT = {"allow": 0, "later": 1, "deny": 2}
 
 
 def digest_of(tool: str, *, arguments: str, facts: CallFacts) -> str:
-    """Stands for a call as a person sees it: its tool, its arguments, what it touches and what it would change. Equal in every
-    process; the call's id is no part of it."""
+    """Identifies a call as a person sees it: its tool, its arguments, what it touches and what it would change. Equal in every
+    process; the call's id is not part of it."""
     shown = (tool, arguments, msgspec.structs.replace(facts, call_id=""))
     return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()
 
 
 def mark_of(asks: Iterable[OneAsk]) -> str:
-    """Names in short form all that these asks show: a person who allows them by a command says what was seen."""
+    """A short name for everything that these asks show. A person who allows them by a command uses it to say what was seen."""
     shown = sorted([(one.digest, one.call.name, one.arguments) for one in asks])
     return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()[:MARK_LENGTH]
 
 
 def settled(approvals: Iterable[Approval]) -> dict[str, Approval]:
-    """One answer for each call, by its id. Of contradicting ones a denial wins, then `later`; a default gives way to any answer;
-    of equal ones the first counts."""
+    """One answer for each call, by its id. If answers contradict each other, a denial wins, then `later`. Any answer replaces a
+    default. Of equal answers the first counts."""
     found: dict[str, Approval] = {}
     for one in approvals:
         other = found.get(one.call_id)
@@ -99,14 +99,14 @@ def settled(approvals: Iterable[Approval]) -> dict[str, Approval]:
 
 
 def holds(approval: Approval, *, ask: OneAsk) -> bool:
-    """Whether the answer is for what the ask shows. A refusal always is; answers in journals of before have no digest."""
+    """Whether the answer belongs to what the ask shows. A refusal always does. Answers in older journals have no digest."""
     if approval.verdict != "allow":
         return True
     return approval.digest in ("", ask.digest) and approval.subject in ("", ask.subject)
 
 
 def listed(approvals: Iterable[Approval], *, digests: dict[str, str]) -> tuple[Approval, ...]:
-    """The approvals, each bound to what was shown: its own digest, or the one that is listed for its call."""
+    """The approvals, each bound to what was shown: to its own digest, or to the digest that is listed for its call."""
     return tuple(
         [
             one if one.digest else msgspec.structs.replace(one, digest=digests.get(one.call_id) or NOT_LISTED)
@@ -119,15 +119,15 @@ def _weight(approval: Approval) -> tuple[bool, int]:
     return approval.by != "default", _WEIGHT[approval.verdict]
 
 
-# What whoever takes up a turn that its process left says of it: beside what is recorded, for its sub-agents, too.
+# What the resuming caller of a left turn adds to the records, also for the turn's sub-agents.
 class ResumeTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """`answers` are for asks that were open; the others are waited for `ask_s` seconds (None: for what is left of their time).
-    `rules` hold behind those of the turn."""
+    """`answers` are for asks that were open. The other asks wait `ask_s` seconds (None: the rest of their time). `rules` come
+    after those of the turn."""
 
     answers: tuple[Approval, ...] = ()
     ask_s: float | None = None
     rules: tuple[PermissionRule, ...] = ()
 
     def answer_to(self, ask: OneAsk) -> Approval | None:
-        """The first one that is for what the ask shows."""
+        """The first answer that belongs to what the ask shows."""
         return next((one for one in self.answers if one.call_id == ask.call.id and holds(one, ask=ask)), None)

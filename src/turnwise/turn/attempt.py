@@ -1,7 +1,8 @@
-"""One request and its further attempts: sent, waited for, sent again after a wait (promise wait:retry).
+"""One request and its further attempts: sent, awaited, sent again after a wait (promise wait:retry).
 
-Every attempt is a request of its own in every count. Nothing of one that is given up enters the history or the result. What a
-failure means for the step is its holder's matter: another model, a request built anew, or making do with what there is.
+Every attempt counts as a request of its own everywhere. Nothing of an abandoned attempt enters the history or the result. The
+phase that holds the attempt decides what a failure means for the step: another model, a rebuilt request, or the response as far
+as it came.
 """
 
 from typing import Literal
@@ -37,11 +38,11 @@ from turnwise.turn.turn_state import Known, affords, left_s, paced
 from turnwise.vocab import Fault, FaultKind, FinishReason, Request, Response, calls_of, new_tools_in
 
 
-# The order to send a request: what it is asked of the provider's cache, how long it may take, which calls its text may hold.
+# The command that sends a request: what it asks of the provider's cache, how long it may take, which calls its text may hold.
 class Allowed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the holder of a request allows. `plain`: it is the step's own, neither for more of a cut response nor for a summary,
-    so it may be built anew or go to another model. `answers`: it may bring the answer; after another one the answer has to be
-    asked for. `within`: that comes in the same step."""
+    """What the holder of a request allows. `plain`: it is the step's own request, not for the rest of a cut response and not for
+    a summary, so it may be rebuilt or go to another model. `answers`: it may bring the answer; otherwise the answer needs a
+    further request. `within`: that further request comes in the same step."""
 
     plain: bool
     answers: bool
@@ -49,7 +50,7 @@ class Allowed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def order_of(known: Known, request: Request, *, purpose: Purpose, own: int, allowed: Allowed) -> SendRequest:
-    """The order for the next request, whose last `own` messages are no part of the history."""
+    """The command for the next request. Its last `own` messages are not part of the history."""
     if (caching := caching_of(known.config, own=own)) is not None:
         request = replace(request, cache=caching)
     if (stale := known.config.stale_thinking) is not NOTHING_STALE:
@@ -88,9 +89,9 @@ def sending(known: Known, request: Request, *, purpose: Purpose, own: int) -> Se
 
 
 def _sought_calls(known: Known, request: Request) -> SoughtCalls | None:
-    """Which calls count in the text of the response. Where no tool may be called they are told from the answer all the same,
-    so that the model is seen to disobey; what a continuation or a summary quotes is theirs. Without a tool there is no call,
-    but reasoning may still stand at the text's beginning."""
+    """Which calls count in the text of the response. If no tool may be called, calls in the text are still told from the answer,
+    so that the turn notices that the model disobeyed. Calls that a continuation or a summary quotes are part of its text. Without
+    tools there are no calls, but reasoning may still come at the text's beginning."""
     config, asking = known.config, known.asking
     if config.calls_in_text == "off" or (config.calls_in_text == "auto" and not config.leaves_calls_in_text):
         return None
@@ -107,9 +108,9 @@ def _sought_calls(known: Known, request: Request) -> SoughtCalls | None:
     )
 
 
-# A server that ends its stream in good order without a finish reason did so on purpose, or was told to by a gateway. Once
-# may be chance, unless what came fills half the output limit; after that the model continues from what
-# has come, or is told to write less at once.
+# A server that ends its stream in good order without a finish reason did so on purpose, or because a gateway told it to. One time
+# may be chance, unless the response fills half the output limit. After that the model continues from what has come, or is told to
+# write less in one response.
 SILENT_ENDS = 2
 DROPPED = Fault(kind=FaultKind.DISCONNECTED, message="the stream ended in the middle of the response")
 LOST_PIECE = Fault(kind=FaultKind.DISCONNECTED, message="a piece of the response could not be read")
@@ -117,8 +118,8 @@ NO_ROOM_LEFT = "The limits leave no room for another request."
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """`request` is what goes out, its last `own` messages no part of the history; `own_texts` are what the answer's request would
-    have beside it. `order` is what was ordered last, `reply` what last came of an order."""
+    """`request` is what is sent; its last `own` messages are not part of the history. `own_texts` are what the answer's request
+    would add to it. `order` is the last command, `reply` the last event for a command."""
 
     request: Request
     own: int
@@ -131,13 +132,13 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     stage: Literal["send", "hooks", "sent", "reply", "fitted", "again", "refitted"] = "send"
     order: SendRequest | None = None
     reply: ResponseReceived | RequestFailed | None = None
-    refused: int | None = None  # so much of its thinking stands before what was refused as stale
+    refused: int | None = None  # this much of its thinking stands before the block that was refused as stale
     lessons: int = 0  # learned from refusals of this request
     wait: Wait | None = None  # once there is room for the request after it
 
     @classmethod
     def of(cls, composed: Composed, *, plain: bool) -> "Attempt":
-        """At the request of a step; `plain` as in `Allowed`."""
+        """The first attempt at a step's request; `plain` as in `Allowed`."""
         asking, wish = composed.asking, composed.wish
         return cls(
             request=composed.request,
@@ -199,7 +200,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             changes.append(TakenBack())
         return Left(changes)
 
-    # on its way
+    # while it is on its way
 
     def _send(self, known: Known) -> Move:
         order = order_of(known, self.request, purpose=self.purpose, own=self.own, allowed=self.allowed)
@@ -215,7 +216,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         sent = replace(self, order=order, stage="sent")
         return Move(sent, (sending(known, order.request, purpose=order.purpose, own=self.own),), order)
 
-    # what came of it
+    # its reply
 
     def _judge(self, known: Known) -> Move:
         match self.reply:
@@ -236,7 +237,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 raise TurnwiseBug("a request without a reply is judged")
 
     def _broken_off(self, response: Response, known: Known) -> Move:
-        """What to do where the provider or the connection broke the response off; else it is taken."""
+        """What to do if the provider or the connection broke the response off. Otherwise the response is accepted."""
         if response.fault is not None:
             return self._try_again(response.fault, known)
         if response.lost:
@@ -246,7 +247,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         limit_tokens = self.asking.limit_tokens
         cut = find_cut(response, limit_tokens=limit_tokens, hands_out_objects=False)
         if not known.config.stream or says_limit(response, known, cut=cut, limit_tokens=limit_tokens):
-            return self._accept(response)  # a body that is whole did not break off
+            return self._accept(response)  # a whole body did not break off
         tally = known.tally.after("ended silently")
         if tally.silent_ends >= SILENT_ENDS:
             return Move(self, (Replaced(tally=tally),), Over(Accepted(response=response)))
@@ -254,10 +255,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return replace(again, changes=(Replaced(tally=tally), *again.changes))
 
     def _ask_for_lost(self, response: Response, known: Known) -> Move:
-        """Another attempt at a response of which a piece was lost on the way (promise assembly:lost-piece), or it stands.
+        """Try again if a piece of the response was lost on the way (promise assembly:lost-piece); otherwise the response stands.
 
-        Once a step, in two steps of the turn. Beside calls that can run it leaves the last request of the limits to the answer.
-        It goes to the same model, whose fault it is not.
+        Once a step, in two steps of the turn. If some of its calls can run, the last request of the limits stays reserved for the
+        answer. The new attempt goes to the same model, which is not at fault.
         """
         tally = known.tally
         if response.finish in REFUSED or known.step in tally.losing or not tally.may_ask_for_lost:
@@ -268,7 +269,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return self._try_again(LOST_PIECE, known, may_fall_back=False)
 
     def _try_again(self, fault: Fault, known: Known, *, may_fall_back: bool = True) -> Move:
-        """The wait before another attempt, or the wish for the next model; else this failure stands."""
+        """The wait before another attempt, or the wish for the next model; otherwise this failure stands."""
         assert self.reply is not None
         pacing, allowed = known.spending.pacing, self.allowed
         trying = Trying.of(fault, before=self.trying, at_s=known.spending.pacing.at_s)
@@ -300,7 +301,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 return self._give_up(known, why=NO_ROOM_LEFT)
 
     def _send_anew(self, fault: Fault, known: Known) -> Move:
-        """The same request at once, if the limits have room for one: that it was lost is nobody's failure."""
+        """Send the same request again at once, if the limits allow one more: the loss was nobody's failure."""
         trying = Trying.of(fault, before=self.trying, at_s=known.spending.pacing.at_s)
         again = replace(self, trying=replace(trying, attempt=trying.attempt - 1), stage="again")
         if self.allowed.plain or again._affords_again(known, wait_s=0.0):
@@ -313,14 +314,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Move(self, changes, self.wait)
 
     def _affords_again(self, known: Known, *, wait_s: float) -> bool:
-        """A plain request may use the last one that the limits allow, as the answer; another must leave that, also after its
-        wait: nothing else can be done about it then."""
+        """A plain request may use the last request of the limits, as the answer. Any other request must leave one, also after its
+        wait: afterwards it would be too late."""
         allowed = self.allowed
         after_s = 0.0 if allowed.plain else wait_s
         return affords(known, answers=allowed.answers, within=allowed.within, after_s=after_s)
 
     def _again(self, known: Known) -> Move:
-        """After the wait: the same request, or the forced answer where the limits have room for that only."""
+        """After the wait: the same request, or the forced answer if the limits allow only that."""
         trying = self.trying
         if trying is None:
             raise TurnwiseBug("a wait without a request that failed")
@@ -339,13 +340,13 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             if pacing.pace == "stop":
                 return Move(replace(self, stage="refitted"), (Paced(pacing), Fit(own=self.own_texts, limits=True)))
             return Move(sends, (Paced(pacing),)) if pacing.pace == "go" else self._over(WantsAnew(), Paced(pacing))
-        if known.history.changed:  # what failed was larger than the limits leave room for now
+        if known.history.changed:  # the request that failed was larger than the limits now allow
             return self._over(WantsAnew(trying=next_one))
         if not affords(known, answers=True):  # the wait took the time that a limit of `&` had left
             return self._stands()
         return Move(sends)
 
-    # its outcomes
+    # how it ends
 
     def _accept(self, response: Response) -> Move:
         return self._over(Accepted(response=response))
@@ -354,7 +355,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return self._over(self._outcome(why))
 
     def _outcome(self, gave_up: str) -> Accepted | Failed:
-        """What stands of the reply."""
+        """The part of the reply that stands."""
         match self.reply:
             case ResponseReceived(response=response):
                 return Accepted(response=response, gave_up=gave_up)

@@ -1,4 +1,4 @@
-"""Where the calls at hand come from, and how they are sorted: those that may run, those that wait, those that have a result."""
+"""Where the current calls come from, and how they are sorted: calls that may run, calls that wait, and calls with a result."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -35,8 +35,8 @@ from turnwise.turn.turn_state import Known, left_s
 from turnwise.turn.verdicts import Barred
 from turnwise.vocab import FinishReason, Response, ToolCall, ToolResult, calls_of, text_of
 
-# What calls that are about to run get of the limits: a place among those that a limit counts, and for sub-agents a share of what
-# is left and a place in the tree (promises safe:bounded, end:budget). Nothing is spent before it is granted.
+# What calls that are about to run get from the limits: a place among the calls that a limit counts, and for sub-agents a share of
+# the rest and a place in the tree (promises safe:bounded, end:budget). Nothing is spent before it is granted.
 NO_MORE_CALLS = "Not run: the turn's limit of tool calls is reached. " + FINISH
 NOT_IN_LINE = (
     "Not run, and nobody was asked about it: the turn's limit of tool calls leaves room only for calls before it. "
@@ -45,8 +45,8 @@ NOT_IN_LINE = (
 
 
 class Granted(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls that may run, with what they may spend; the results of the others; and what that changes: places that had been
-    counted may be free again."""
+    """The calls that may run, with what they may spend; the results of the others; and the changes: places that were counted may
+    be free again."""
 
     planned: tuple[PlannedCall, ...]
     results: dict[str, ToolResult]
@@ -54,7 +54,7 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallPlaces(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls that have a place under the limits, those `beyond` it, and the places as they are counted."""
+    """The calls with a place under the limits, those `beyond` it, and the counted places."""
 
     planned: tuple[PlannedCall, ...]
     beyond: tuple[PlannedCall, ...]
@@ -62,8 +62,8 @@ class CallPlaces(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begin_calls(known: Known, *, calls: int = 0) -> Pacing:
-    """The pace of a turn whose calls begin: they have the time that is left once the answer's share is kept. `calls` are those
-    that have a place and are not counted yet: they may use up what `&` joins to the time."""
+    """The pace of a turn whose calls begin: they have the time that is left without the answer's share. `calls` have a place and
+    are not counted yet. They may use up a limit that `&` joins to the time."""
     config, pacing = known.config, known.spending.pacing
     if config.limits is None:
         return pacing.begin_calls(None)
@@ -72,7 +72,7 @@ def begin_calls(known: Known, *, calls: int = 0) -> Pacing:
 
 
 def place(known: Known, *, planned: tuple[PlannedCall, ...]) -> CallPlaces | None:
-    """The first calls, as many as the limits leave room for; None where no limit counts calls."""
+    """The first calls, as many as the limits allow; None if no limit counts calls."""
     if not counts_tool_calls(known.config.limits):
         return None
     left = calls_left(known)
@@ -84,7 +84,7 @@ def place(known: Known, *, planned: tuple[PlannedCall, ...]) -> CallPlaces | Non
 
 
 def calls_left(known: Known) -> int | None:
-    """So many more calls may be given to their tools with an answer after them; None where no limit counts them."""
+    """How many more calls may run with an answer after them; None if no limit counts calls."""
     if not counts_tool_calls(known.config.limits):
         return None
     spent = _with_answer(known)
@@ -93,7 +93,7 @@ def calls_left(known: Known) -> int | None:
 
 
 def _with_answer(known: Known) -> Spent:
-    """What the turn will have spent after the calls at hand and the answer, without these calls."""
+    """What the turn will have spent after the current calls and the answer, without these calls."""
     now = known.coming(step=known.step + 1)
     return now.spent + known.spending.pacing.answer(now)
 
@@ -101,7 +101,7 @@ def _with_answer(known: Known) -> Spent:
 def beyond_places(
     known: Known, *, planned: Sequence[PlannedCall], approved: Sequence[Approval], asks: Sequence[OneAsk]
 ) -> dict[str, ToolResult]:
-    """The results of those calls that are asked about and have no place under the limits even if they are allowed, by call id."""
+    """The results of calls that need an approval but have no place under the limits even if they are allowed, by call id."""
     left = calls_left(known)
     if left is None:
         return {}
@@ -113,20 +113,20 @@ def beyond_places(
 
 
 def _takes_place(plan: PlannedCall, *, known: Known) -> bool:
-    """Whether it counts as a call of a tool: a program's calls do, in its place, and a question has no tool."""
+    """Whether it counts as a tool call. A program's calls count instead of the program, and a question has no tool."""
     offer = known.offers[plan.call.name]
     return not offer.script and not offer.asks_user
 
 
 def before_answer(known: Known, seconds: float) -> float:
-    """So many, or fewer where the turn's time would be up: one deadline comes before the other, with the answer between."""
+    """The seconds, or fewer if the turn's time would be up: then this deadline comes first, and the answer after it."""
     most_s = known.spending.pacing.calls_s
     return seconds if most_s is None else min(seconds, most_s)
 
 
 def grant(known: Known, *, placed: tuple[PlannedCall, ...], beyond: tuple[PlannedCall, ...]) -> Granted:
-    """Give the calls that have their place (it is counted) what they may spend. Places of sub-agents that do not start go to
-    calls `beyond` the limit; a further sub-agent has no share either."""
+    """Give the calls with a place (it is counted) what they may spend. Places of sub-agents that do not start go to calls
+    `beyond` the limit; a further sub-agent would have no share either."""
     children, askers = list[str](), list[str]()
     if known.kinds.children:
         children = [plan.call.id for plan in placed if known.offers[plan.call.name].child]
@@ -151,8 +151,8 @@ def grant(known: Known, *, placed: tuple[PlannedCall, ...], beyond: tuple[Planne
 def _grant_children(
     known: Known, *, planned: tuple[PlannedCall, ...], children: Sequence[str], askers: frozenset[str]
 ) -> Granted:
-    """Give each child its place in the tree and its share of what the limits leave; where that is too little for all of them,
-    the first ones. `askers` among them run without a share, too: they ask no model then."""
+    """Give each child its place in the tree and its share of what the limits leave. If that is too little for all of them, the
+    first ones get it. `askers` among them also run without a share: then they cannot ask the model."""
     config, used = known.config, known.spending.used
     bounds = SubagentBounds(subagents=config.max_subagents, requests=config.max_subagent_requests)
     most = len(places_of(bounds, used=used, among=len(children)))
@@ -176,7 +176,7 @@ def _grant_children(
 
 
 def _shares(known: Known, *, planned: Sequence[PlannedCall], children: Sequence[str]) -> tuple[Share, int]:
-    """The share of the turn's limits that each of the first so many of these children has."""
+    """The share of the turn's limits for each of the first children, as many as can have one."""
     limits, pacing = known.config.limits, known.spending.pacing
     if limits is None or not children:
         return Share(None), len(children)
@@ -189,7 +189,7 @@ def _shares(known: Known, *, planned: Sequence[PlannedCall], children: Sequence[
 
 
 def _placed(known: Known, plan: PlannedCall, *, place: Place | None, limit: Limit | None) -> PlannedCall:
-    """The call with what its sub-agent may spend; another call as it is."""
+    """A sub-agent's call with what it may spend; any other call unchanged."""
     if place is None:
         return plan
     if place.requests is not None:
@@ -204,19 +204,19 @@ class _Task(msgspec.Struct):
 
 
 def _least_usd(plan: PlannedCall, *, known: Known) -> Decimal:
-    """What a request of the agent that is called costs at the least; where none is named, the dearest may be meant."""
+    """The least that a request of the called agent costs. If no agent is named, it is the most expensive one."""
     offer, row = known.offers[plan.call.name], known.config.prices.get(known.config.model)
     if offer.samples:
         return ZERO if row is None else least_of(row)
     try:
         agent = msgspec.json.decode(plan.arguments, type=_Task).agent
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):  # a tool of another shape
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):  # a tool with other parameters
         agent = ""
     return offer.child_usd.get(agent, max(offer.child_usd.values(), default=ZERO))
 
 
 class FromResponse(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The calls of a response; its message stands in the history. Those `barred` were cut, and the rules deny them."""
+    """The calls of a response; its message stands in the history. The `barred` calls were cut, and the rules deny them."""
 
     adopted: Adopted
     response: Response
@@ -225,14 +225,14 @@ class FromResponse(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class TakenUp(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Calls that an earlier run left pending, now that they are answered, or some of them."""
+    """Calls that an earlier run left pending, now that some or all of them are answered."""
 
     calls: tuple[ToolCall, ...]
     approvals: tuple[Approval, ...]
 
 
 class FromProgram(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Calls of a program, which may call the tools `names`; the guard of the program has judged them."""
+    """Calls of a program, which may call the tools `names`. The program's guard has judged them."""
 
     calls: tuple[ToolCall, ...]
     names: tuple[str, ...]
@@ -243,7 +243,7 @@ CallSource = FromResponse | TakenUp | FromProgram
 
 
 class AtHand(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls at hand, sorted; `changes` are what that changes elsewhere."""
+    """The current calls, sorted; `changes` are the changes to the rest of the turn."""
 
     calls: tuple[ToolCall, ...]
     planned: tuple[PlannedCall, ...]
@@ -263,7 +263,7 @@ def sort_source(source: CallSource, *, known: Known) -> AtHand:
 
 
 def _of_response(source: FromResponse, *, known: Known) -> AtHand:
-    """What may run is planned; everything else has its result at once."""
+    """Calls that may run are planned; all others have their result at once."""
     adopted, response, asking = source.adopted, source.response, source.asking
     sorted_ = sort_calls(
         adopted.calls,
@@ -347,7 +347,7 @@ def _of_program(source: FromProgram, *, known: Known) -> AtHand:
 
 
 def _begun(known: Known) -> tuple[Change, ...]:
-    """What it changes that calls begin."""
+    """The changes when calls begin."""
     pacing, tally = begin_calls(known), known.tally.after("called")
     paced = () if pacing is known.spending.pacing else (Paced(pacing),)
     return paced if tally is known.tally else (*paced, Replaced(tally=tally))

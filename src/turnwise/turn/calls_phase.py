@@ -1,7 +1,7 @@
-"""The calls of a response, of a program, or of an earlier run: which run, and what becomes of each.
+"""The calls of a response, of a program, or of an earlier run: which of them run, and what becomes of each.
 
-A call goes one way: the hooks before tools, the facts that a verdict needs, the verdict, the person, the tool, the hooks
-after tools. Each stop is a command only where there is something to do at it.
+All calls take the same way: the hooks before tools, the facts for a verdict, the verdict, the person, the tool, the hooks after
+tools. A stop on this way is a command only if there is something to do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,16 +72,16 @@ from turnwise.turn.verdicts import (
 )
 from turnwise.vocab import Message, Text, ToolCall, ToolResult
 
-# Scripted steps: programs whose calls take the way of all calls, and give the model one result.
+# Scripted steps: programs whose calls take the way of all calls, and that give the model one result.
 #
-# A program runs after the plain calls of its response, in the driver's interpreter; each time it needs tools, its calls
-# come here and go through arguments, hooks, rules, asks and the tools like a response's own. They are in the journal's
-# events, not in the history.
+# A program runs after the plain calls of its response, in the runner's interpreter. Each time it needs tools, its calls come here
+# and go through arguments, hooks, rules, asks and tools like a response's own calls. They are in the journal's events, not in the
+# history.
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The programs of a response. `names` are the tools that they may call, `place` the program at hand; `ran`, `guard`,
-    `judged` and the times belong to this program: `ran` are the tools that it has run, `unknown` the tools that may have
+    """The programs of a response. `names` are the tools that they may call, `place` is the current program. `ran`, `guard`,
+    `judged` and the times belong to the current program: `ran` are the tools that it has run, `unknown` the tools that may have
     run."""
 
     plans: tuple[PlannedCall, ...]
@@ -93,11 +93,11 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     unknown: tuple[str, ...] = ()
     guard: LoopGuard = LoopGuard()
     judged: LoopVerdict | None = None
-    asked_s: float = 0.0  # that it waited for answers of the user
+    asked_s: float = 0.0  # how long it waited for answers of the user
 
     @classmethod
     def of(cls, plans: tuple[PlannedCall, ...], *, known: Known) -> "Program":
-        """Those of a response, in order."""
+        """The programs of a response, in order."""
         names = tuple(known.offers) if known.asking is None else known.asking.tools
         return cls(
             plans=plans,
@@ -135,7 +135,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return went_on._run(known, results=script_results(outcome.results), stop=stop)
 
     def leave(self, leaving: Leaving, known: Known, told: object) -> Left:
-        """The programs that will not come to their end get a result."""
+        """The programs that cannot finish get a result."""
         assert leaving.kind != "denied"
         of_calls = told if isinstance(told, CallsLeft) else CallsLeft(ran=(), at_hand=())
         results = {plan.call.id: _not_started(plan, kind=leaving.kind) for plan in self._further}
@@ -174,7 +174,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     @property
     def _further(self) -> tuple[PlannedCall, ...]:
-        """Those that come after the one at hand."""
+        """The programs after the current one."""
         return self.plans[self.place + 1 :]
 
     def _check(self, call_id: str) -> None:
@@ -187,7 +187,7 @@ def _not_started(plan: PlannedCall, *, kind: Literal["cancel", "deadline", "jour
 
 
 def whole_bytes_of(known: Known, *, calls: int) -> int:
-    """What the result of each of so many calls of a program may have."""
+    """How many bytes the result of each of these calls of a program may have."""
     limits = known.config.script_limits
     return min(limits.call_bytes, limits.exchanged_bytes // calls)
 
@@ -202,7 +202,7 @@ def what_ran(planned: Sequence[PlannedCall], *, results: Iterable[ToolResult]) -
 
 
 def calls_left_by(leaving: Leaving, *, planned: Sequence[PlannedCall], results: Mapping[str, ToolResult]) -> CallsLeft:
-    """What became of a program's calls, when the turn ended in the middle of them."""
+    """What became of a program's calls when the turn ended in the middle of them."""
     if isinstance(leaving.command, RunHooks) and leaving.command.point == "after_tool":
         return what_ran(planned, results=results.values())
     if not leaving.is_running:
@@ -214,9 +214,9 @@ def calls_left_by(leaving: Leaving, *, planned: Sequence[PlannedCall], results: 
     return replace(told, at_hand=(*told.at_hand, *running))
 
 
-# One result for each call of a response, in call order: when its calls are over, or the turn ends in the middle of them.
+# One result for each call of a response, in call order: when its calls are over, or when the turn ends in the middle of them.
 class Open(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls without a result in the history, and what is known of them. `due` are programs that have not begun."""
+    """Calls without a result in the history, and what is known about them. `due` are programs that have not begun."""
 
     calls: tuple[ToolCall, ...]
     results: dict[str, ToolResult]
@@ -228,7 +228,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     def with_ended(
         self, result: ToolResult, *, planned: Sequence[PlannedCall]
     ) -> tuple[dict[str, ToolResult], tuple[Change, ...]]:
-        """The results with that of one of the calls that run."""
+        """The results, and the result of one of the running calls."""
         call = next((plan.call for plan in planned if plan.call.id == result.call_id), None)
         if call is None or call.id in self.results:
             return self.results, (Repaired((stray_result(result),)),)
@@ -241,7 +241,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
         return results, (Repaired(repairs),) if repairs else ()
 
     def close(self, known: Known, reported: Sequence[ToolResult], *, missing: str) -> tuple[Change, ...]:
-        """Give each call its one result; those of pending calls are handed in later."""
+        """Give each call its one result. Results of pending calls come later."""
         calls: Sequence[ToolCall] = self.calls
         if self.pending:
             waiting = {call.id for call in self.pending}
@@ -261,7 +261,8 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
         return LeftWaiting(self.pending, tuple([ask for ask in self.asks if ask.call.id in waiting]))
 
     def leave(self, leaving: Leaving, known: Known, *, of_programs: dict[str, ToolResult] | None) -> tuple[Change, ...]:
-        """The turn ends in the middle of them; a program may have been at work (`of_programs`: the results of all of them)."""
+        """End the calls because the turn ends in the middle of them. A program may have been running (`of_programs`: the results
+        of all programs)."""
         assert leaving.kind != "denied"
         not_started = NOT_STARTED[leaving.kind]
         due = {plan.call.id: error_result(plan.call, text=not_started) for plan in self.due}
@@ -274,7 +275,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
         return (*changes, left.wait())
 
     def _stop(self, leaving: Leaving, known: Known, *, not_started: str) -> tuple[Change, ...]:
-        """Some were at work, and some may not have begun."""
+        """End the calls of which some were running and some may not have begun."""
         assert leaving.kind != "denied"
         results = self.results
         if leaving.started is not None:
@@ -286,9 +287,9 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, results=results).close(known, leaving.results, missing=missing)
 
     def _left_waiting(self, known: Known) -> tuple[ToolCall, ...]:
-        """The calls at hand that wait on, whatever ends the turn: those that are the client's, those that a person left for
-        later, and those that an earlier run left and nobody has decided. Their time is not the turn's, so no end of it answers
-        them. An ask that is before the approver is not left: it ends with the turn."""
+        """The current calls that keep waiting, whatever ends the turn: the client's calls, calls that a person left for later,
+        and calls of an earlier run that nobody has decided. Their time is not the turn's, so the turn's end does not answer them.
+        An ask that the approver has right now does not keep waiting: it ends with the turn."""
         if not known.keeps_waiting:
             return ()
         left = undecided(self.approved) | {call.id for call in self.pending}
@@ -301,8 +302,9 @@ def paid(children: Sequence[ChildReport], *, planned: Sequence[PlannedCall]) -> 
 
 
 class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The calls at hand, as they stand in history. `planned` are those on their way to run, `due` the programs that run after the
-    plain calls, `approved` answers that the turn was started with, `asks` what waits for an answer, or was left for later."""
+    """The current calls, as they stand in the history. `planned` are on their way to run. `due` are the programs, which run after
+    the plain calls. `approved` are answers that the turn was started with. `asks` are asks that wait for an answer or were left
+    for later."""
 
     source: CallSource
     calls: tuple[ToolCall, ...] = ()
@@ -313,7 +315,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     facts: dict[str, CallFacts] = {}
     asks: tuple[OneAsk, ...] = ()
     due: tuple[PlannedCall, ...] = ()
-    beyond: tuple[PlannedCall, ...] = ()  # that a limit of tool calls leaves no place for
+    beyond: tuple[PlannedCall, ...] = ()  # calls without a place under a limit of tool calls
     asking_since_s: float | None = None
     asked_s: float = 0.0
     stage: Literal["begin", "before", "grant", "run"] = "begin"
@@ -367,7 +369,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 raise TurnwiseBug(f"calls do not wait for {type(event).__name__}")
 
     def hear(self, outcome: object, known: Known) -> Move:
-        """The programs are over: their results take the way of all results."""
+        """The programs are over: their results go the same way as all results."""
         assert isinstance(outcome, ProgramsOver)
         return replace(self, planned=self.due, due=())._ran(known, outcome.results)
 
@@ -389,7 +391,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Move(self, (), InspectCalls(step=known.step, calls=inspected))
 
     def _is_resuming(self, known: Known) -> bool:
-        """The calls at hand were left to a person before: their word decides, beside the rules."""
+        """The current calls were left to a person before: the person's answer decides, beside the rules."""
         return known.keeps_waiting and bool(self.approved)
 
     def _judge(self, known: Known, facts: Sequence[CallFacts]) -> Move:
@@ -421,7 +423,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         now, left = now._worth_asking(known, before.left)
         if not left:
             return now._asked(known, ())
-        if now.is_program:  # it cannot wait
+        if now.is_program:  # a program's call cannot wait
             now = replace(now, asks=tuple([replace(ask, can_wait=False) for ask in now.asks]))
             left = tuple([replace(ask, can_wait=False) for ask in left])
         now = replace(now, asking_since_s=known.spending.pacing.at_s)
@@ -429,8 +431,8 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Move(now, (), Ask(step=known.step, asks=left, deadline_s=deadline_s))
 
     def _worth_asking(self, known: Known, asks: tuple[OneAsk, ...]) -> tuple["Calls", tuple[OneAsk, ...]]:
-        """Those of these asks whose calls have a place under the limits if they are allowed: nobody is asked in vain. A call
-        without a place has its result; one that an earlier run left waiting waits on."""
+        """The asks whose calls have a place under the limits if they are allowed; an answer to other asks would change nothing. A
+        call without a place has its result; if an earlier run left it waiting, it keeps waiting."""
         beyond = beyond_places(known, planned=self.planned, approved=self.approved, asks=asks)
         if not beyond:
             return self, asks
@@ -462,7 +464,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return then._start_tools(known, changes=changes)
 
     def _start_tools(self, known: Known, *, changes: Sequence[Change] = ()) -> Move:
-        """Count the calls that the limits leave room for, the first ones. Programs come after them."""
+        """Start the first calls, as many as the limits allow, and count them. Programs come after them."""
         now = self
         if not self.is_program and known.kinds.scripts:
             due = tuple([plan for plan in self.planned if known.offers[plan.call.name].script])
@@ -498,14 +500,14 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             pending = tuple([call for call in self.calls if call.id in waiting])
         return replace(self, planned=sifted.planned, results=self.results | sifted.results, pending=pending)
 
-    # after they ran
+    # after the calls have run
 
     def _ran(self, known: Known, results: Sequence[ToolResult], *, changes: Sequence[Change] = ()) -> Move:
         if not self.planned or "after_tool" not in known.config.hooks:
             return self._after_tools(known, results, changes=changes)
         calls = {plan.call.id: plan.call for plan in self.planned}
         reported = {id: self.results.get(id) or error_result(call, text=NOT_REPORTED) for id, call in calls.items()}
-        for one in reversed(results):  # the first one counts
+        for one in reversed(results):  # the first result counts
             if one.call_id in calls:
                 reported[one.call_id] = fit_result(one, call=calls[one.call_id])
         order = RunHooks(
@@ -539,7 +541,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         put_by = replace(self, results={**self.results, **{one.call_id: one for one in results}}, planned=())
         return Move(put_by, (*changes, *repairs), Begin(Program.of(self.due, known=known)))
 
-    # what stands if nothing more happens
+    # how it ends if nothing more happens
 
     def leave(self, leaving: Leaving, known: Known, told: object) -> Left:
         if self.is_program:

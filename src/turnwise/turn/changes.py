@@ -1,4 +1,4 @@
-"""What a phase of a turn orders to be changed of the values that outlive it. `Known.apply` alone carries it out."""
+"""The changes that a phase of a turn orders to the values that outlive it. Only `Known.apply` carries them out."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -19,7 +19,7 @@ from turnwise.vocab import Message, Repair, Request, ToolCall, ToolResult, Usage
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """A message at the end of the history; `paused`: the provider wants it back to go on."""
+    """A message at the end of the history. `paused`: the provider wants it back in order to continue."""
 
     message: Message
     paused: bool = False
@@ -30,21 +30,21 @@ class ResultsAppended(msgspec.Struct, frozen=True):
 
 
 class KeptWhole(msgspec.Struct, frozen=True):
-    """Results of which the history takes a shortened one, by call id."""
+    """Whole results of which the history holds a shortened form, by call id."""
 
     originals: Mapping[str, ToolResult]
 
 
 class PauseSettled(msgspec.Struct, frozen=True):
-    """Nothing will go on with the pause."""
+    """Nothing will continue the pause."""
 
 
 class InboxRead(msgspec.Struct, frozen=True):
-    """The words that came in mid-turn are taken up."""
+    """The messages that came in mid-turn are taken up."""
 
 
 class WordsPutBy(msgspec.Struct, frozen=True):
-    """Words that came in mid-turn, healed: the next request carries them."""
+    """Healed messages that came in mid-turn: the next request carries them."""
 
     healed: Healed
 
@@ -58,36 +58,36 @@ class IdsTaken(msgspec.Struct, frozen=True):
 
 
 class LeftWaiting(msgspec.Struct, frozen=True):
-    """Calls that wait on, and what was asked about them."""
+    """Calls that keep waiting, and the asks about them."""
 
     pending: tuple[ToolCall, ...]
     asks: tuple[OneAsk, ...]
 
 
 class GaveWay(msgspec.Struct, frozen=True):
-    """Older messages give way; `changed` alone: the coming request does not begin with all of the history."""
+    """Older messages give way. `changed` alone: the coming request does not begin with all of the history."""
 
     to: GiveWay | None
     changed: bool = False
 
 
 class Fit(msgspec.Struct, frozen=True):
-    """Leave out of the prompt what the answer has no room for beside its `own` texts; `Known.fits` says whether that went. With
-    `limits` it is what the turn's limits leave no room for, and the step is judged anew."""
+    """Leave out of the prompt what leaves no room for the answer and its `own` texts; `Known.fits` says whether that worked. With
+    `limits`, the turn's limits set the room, and the step is judged again."""
 
     own: tuple[str, ...]
     limits: bool = False
 
 
 class Recounted(msgspec.Struct, frozen=True):
-    """The provider told the size of the prompt that it refused."""
+    """The provider told the size of the prompt when it refused it."""
 
     prompt: PromptSize
 
 
 class Replaced(msgspec.Struct, frozen=True, kw_only=True):
-    """Values that stand in the place of those before; None: that one stays. `words` are what the model has said beside the
-    history, `config` is the configuration as it is known by now."""
+    """New values for old ones; None: the old value stays. `words` are what the model has said outside the history. `config` is
+    the configuration as it is known now."""
 
     config: TurnConfig | None = None
     room: Room | None = None
@@ -101,7 +101,7 @@ class StepBegun(msgspec.Struct, frozen=True):
 
 
 class StepTakenBack(msgspec.Struct, frozen=True):
-    """The limits do not allow it."""
+    """The limits do not allow the step."""
 
 
 class Paced(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ class Paced(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """What is asked for in the coming request."""
+    """What the coming request asks for."""
 
     prepared: StepPrepared
 
@@ -121,7 +121,7 @@ class Posed(msgspec.Struct, frozen=True):
 
 
 class Sending(msgspec.Struct, frozen=True, kw_only=True):
-    """A request leaves; its last `own` messages are no part of the history."""
+    """A request is sent; its last `own` messages are not part of the history."""
 
     request: Request
     purpose: Purpose
@@ -130,15 +130,15 @@ class Sending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakenBack(msgspec.Struct, frozen=True):
-    """The request at hand has not left, so it does not count."""
+    """The current request was not sent, so it does not count."""
 
 
 class Excused(msgspec.Struct, frozen=True):
-    """The request at hand was refused and is mended, so no limit of requests counts it."""
+    """The current request was refused and then corrected, so no limit of requests counts it."""
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """What the provider counted of the request at hand."""
+    """The provider's count for the current request."""
 
     usage: Usage
 
@@ -150,7 +150,7 @@ class CallsCounted(msgspec.Struct, frozen=True):
 
 
 class ChildrenLeft(msgspec.Struct, frozen=True):
-    """Children that were at work when the turn ended."""
+    """Children that were running when the turn ended."""
 
     children: tuple[ChildReport, ...]
 

@@ -1,4 +1,4 @@
-"""What the turn orders. A driver does one, reports it as an event, and asks again."""
+"""What the turn orders. A driver (the runner) does one command, reports the outcome as an event, and asks again."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ from turnwise.turn.config import Deadlines, HookPoint, ScriptLimits, TurnResult
 from turnwise.vocab import Message, Request, ToolCall, ToolResult, ToolSpec, Usage
 
 Purpose = Literal["step", "retry", "continue", "compact", "title", "child", "answer"]
-# Of requests that nobody would make if nothing were cut.
+# Purposes of requests that are only needed if something was cut.
 RECOVERY = frozenset[Purpose]({"continue", "retry"})
 
 
@@ -32,9 +32,9 @@ class PrepareStep(msgspec.Struct, frozen=True, kw_only=True, tag="prepare_step",
 
 
 class SoughtCalls(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Calls that stand in the text of the response count, if they are of these `tools`. `unmarked`: also an answer that is only a
-    fence or an object. `leading`: only at the text's beginning, for a request whose answer may quote one. A block that stands in
-    `earlier` messages is quoted, too: the model has read them, and the request does not hold them any more."""
+    """Calls in the text of the response count, if they are of these `tools`. `unmarked`: also an answer that is only a fence or
+    an object. `leading`: only at the text's beginning, for a request whose answer may quote a call. A block that stands in
+    `earlier` messages is a quotation, too: the model has read them, although the request no longer holds them."""
 
     tools: tuple[ToolSpec, ...]
     unmarked: bool = False
@@ -43,9 +43,9 @@ class SoughtCalls(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="send_request", omit_defaults=True):
-    """Exactly one HTTP request. `number` counts this turn's requests from 1; `taken_ids` are call ids that the session has
-    used, `id_prefix` begins the ids that we generate for calls without one. It ends within `most_s` seconds where the answer
-    comes after it and its time is kept; None: nothing limits it but its deadlines."""
+    """Exactly one HTTP request. `number` counts this turn's requests from 1. `taken_ids` are call ids that the session has used;
+    `id_prefix` begins the ids that turnwise makes for calls without one. The request ends within `most_s` seconds if the answer
+    comes after it and needs the rest of the time; None: only its deadlines limit it."""
 
     number: int
     step: int
@@ -56,16 +56,14 @@ class SendRequest(msgspec.Struct, frozen=True, kw_only=True, tag="send_request",
     taken_ids: frozenset[str] = frozenset()
     id_prefix: str = "call"
     calls_in_text: SoughtCalls | None = None  # None: text is text
-    retry_of: Purpose | None = (
-        None  # this is a further attempt at a request of that purpose; the one before is given up
-    )
+    retry_of: Purpose | None = None  # this is another attempt at a request of that purpose; the last one is abandoned
 
 
 class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call that passed every check. `arguments` is strictly complete JSON text (or free-form text). `paths` are the
-    resolved paths that it was judged on, the only ones that it may touch; `programs` are those that a command was judged on;
-    `unasked`: neither a person nor a rule for this command allowed it. `grant` is a child's share of the turn's limits, and
-    `place` of the bounds on its tree. `shown` is the digest of what a person allowed: the hand looks again before it runs."""
+    """A call that passed every check. `arguments` is strictly complete JSON text (or free-form text). `paths` are the resolved
+    paths that it was judged on, and it may touch no others. `programs` are those that a command was judged on. `unasked`: neither
+    a person nor a rule for this command allowed it. `grant` is a child's share of the turn's limits, and `place` its part of the
+    bounds on the tree. `shown` is the digest of what a person allowed: it is checked again before the call runs."""
 
     call: ToolCall
     arguments: str
@@ -80,16 +78,15 @@ class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class InspectCalls(msgspec.Struct, frozen=True, kw_only=True, tag="inspect_calls", omit_defaults=True):
-    """Find the facts that a verdict on these calls needs: resolved paths, parsed shell commands. Changes nothing."""
+    """Find the facts for a verdict on these calls: resolved paths, parsed shell commands. Changes nothing."""
 
     step: int
     calls: tuple[PlannedCall, ...]
 
 
 class RunHooks(msgspec.Struct, frozen=True, kw_only=True, tag="run_hooks", omit_defaults=True):
-    """Run the user's hooks of one point, each within `deadlines.hook_s` or a time of its own. `calls` are those that
-    shall run (`before_tool`) or have run (`after_tool`, with their `results`); `request` is the one that shall leave
-    (`before_request`)."""
+    """Run the user's hooks of one point, each within `deadlines.hook_s` or its own time. `calls` are about to run (`before_tool`)
+    or have run (`after_tool`, with their `results`). `request` is about to be sent (`before_request`)."""
 
     step: int
     point: HookPoint
@@ -100,15 +97,15 @@ class RunHooks(msgspec.Struct, frozen=True, kw_only=True, tag="run_hooks", omit_
 
 
 class CheckOutput(msgspec.Struct, frozen=True, kw_only=True, tag="check_output", omit_defaults=True):
-    """Let the wanted type itself judge an answer whose `json` fits the schema: its own validators may know more."""
+    """Let the output type itself judge an answer whose `json` fits the schema: the type's own validators may refuse it."""
 
     step: int
     json: str
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask", omit_defaults=True):
-    """Ask a person: all asks of a step at once, before anything of it runs. What is not answered within `deadline_s`
-    seconds takes its default: an approval is denied, a question left to the model."""
+    """Ask a person: all asks of a step at once, before any of its calls runs. An ask without an answer within `deadline_s`
+    seconds gets its default: an approval is denied, a question is left to the model."""
 
     step: int
     asks: tuple[OneAsk, ...]
@@ -116,10 +113,11 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask", omit_defaults=Tr
 
 
 class RunTools(msgspec.Struct, frozen=True, kw_only=True, tag="run_tools", omit_defaults=True):
-    """Run all of them, concurrently but for exclusive ones; report exactly one result each, in this order. A result is cut to
-    what a model can read; with `whole_bytes` it is whole, or an error where it has more than that: programs compute with it.
-    All of them together end within `most_s` seconds, as the answer comes after them; None: nothing limits it but their own
-    deadlines.
+    """Run all of them at the same time, except exclusive ones; report exactly one result each, in this order.
+
+    A result is cut to a length that a model can read. With `whole_bytes` it stays whole, or becomes an error if it is longer,
+    because programs compute with it. All calls end within `most_s` seconds, because the answer comes after them; None: only their
+    own deadlines limit them.
     """
 
     step: int
@@ -129,7 +127,8 @@ class RunTools(msgspec.Struct, frozen=True, kw_only=True, tag="run_tools", omit_
 
 
 class ScriptFunction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool as a program calls it: `name` is the function's. `parameters` in order; arguments without a name are theirs."""
+    """A tool as a program calls it: `name` is the function's. `parameters` are in order; arguments without a name belong to
+    them."""
 
     name: str
     tool: str
@@ -138,7 +137,7 @@ class ScriptFunction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class ScriptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of one call of a program: what the function returns, or (`is_error`) the words of what it raises."""
+    """The result of one call of a program: what the function returns, or (`is_error`) the text of what it raises."""
 
     call_id: str
     text: str
@@ -146,9 +145,9 @@ class ScriptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class RunScript(msgspec.Struct, frozen=True, kw_only=True, tag="run_script", omit_defaults=True):
-    """Run the program of `call` until it needs tools or ends: from its beginning, or on with the `results` of the calls that
-    it waits for. `ran` are the tools that it has run so far. With `stop` it goes no further; its result says what it has and
-    why it was stopped. So it does after `most_s` seconds, as the answer comes after it."""
+    """Run the program of `call` until it needs tools or ends: from its beginning, or further with the `results` of the calls that
+    it waits for. `ran` are the tools that it has run so far. With `stop` it does not continue; its result says what it has and
+    why it was stopped. The same happens after `most_s` seconds, because the answer comes after it."""
 
     step: int
     call: ToolCall
@@ -162,7 +161,7 @@ class RunScript(msgspec.Struct, frozen=True, kw_only=True, tag="run_script", omi
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True, tag="wait", omit_defaults=True):
-    """Let so many seconds pass before request `number`, which failed, is sent again; `why` is for people."""
+    """Wait so many seconds before request `number`, which failed, is sent again. `why` is for people."""
 
     number: int
     seconds: float

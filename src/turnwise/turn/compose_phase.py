@@ -1,4 +1,4 @@
-"""The request of a step: words that came are taken up, room is made (by a summary if need be), then it is built."""
+"""The request of a step: new messages are taken up, room is made (by a summary if necessary), then the request is built."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -23,8 +23,8 @@ FOR_SUMMARY = Allowed(plain=False, answers=False, within=True)
 
 
 class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """`anew`: the request is for a response that was cut, once more with more room. `disobeyed`: the model called a tool where
-    none was allowed."""
+    """`anew`: the request repeats the one for a response that was cut, with more room. `disobeyed`: the model called a tool
+    although none was allowed."""
 
     prepared: StepPrepared
     wish: Wish
@@ -54,7 +54,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         raise TurnwiseBug(f"a request that is composed does not wait for {type(event).__name__}")
 
     def hear(self, outcome: object, known: Known) -> Move:
-        """What became of the request for a summary."""
+        """Take the outcome of the request for a summary."""
         match outcome:
             case Accepted(response=response, gave_up=gave_up):
                 if response.fault is None:
@@ -73,7 +73,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def _read_words(self, known: Known) -> Move:
         changes: list[Change] = []
-        # Nothing may come between a pause and what goes on with it.
+        # A pause must be followed at once by the request that continues it.
         if known.history.inbox and not known.history.paused:
             changes.append(InboxRead())
         if self.prepared is not known.spending.prepared:
@@ -86,7 +86,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             known.room, history=known.history, prepared=self.prepared, config=known.config, may_ask=may_ask
         )
         changes = changes_of(made, known=known)
-        if not changes and made.asks is None:  # as nearly always
+        if not changes and made.asks is None:  # the usual case
             return self._build(known)
         return Move(replace(self, stage="build" if made.asks is None else "summary"), changes)
 
@@ -102,12 +102,12 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         attempt = Attempt(
             request=request, own=1, purpose="compact", asking=asking, allowed=FOR_SUMMARY, trying=self.wish.trying
         )
-        # the request after it is no further attempt at anything: another one lies between
+        # the request after it is not another attempt: the summary's request came between
         then = replace(self, wish=replace(self.wish, retry_of=None, trying=None))
         return Move(then, (Posed(asking),), Begin(attempt))
 
     def _summarised(self, known: Known, response: Response | None, *changes: Change) -> Move:
-        """Go on with the request that there was no room for."""
+        """Continue with the request that there was no room for."""
         assert known.room.planned is not None
         made = summarised(known.room, planned=known.room.planned, response=response)
         changes = (*changes, *changes_of(made, known=known), Replaced(guarding=known.guarding.forgetting()))
@@ -116,7 +116,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Move(replace(self, stage="judge"), changes)
 
     def _judge(self, known: Known) -> Move:
-        """The summary took a request: what is left may be the answer's."""
+        """The summary took a request: the rest may be reserved for the answer."""
         pacing = known.judged()
         if pacing.pace != "stop":
             return replace(self._begin_anew(), changes=(Paced(pacing),))
@@ -128,7 +128,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Move(replace(self, stage="words", disobeyed=False))
 
     def _without_summary(self, known: Known, fault: Fault, *, arrived: str, gave_up: str) -> Move:
-        """Ask for a smaller one, in the room that the error told of; else do without."""
+        """Ask for a smaller summary, in the room that the error told; otherwise continue without one."""
         if fault.kind not in FATAL or not self.anew:
             lesson = lesson_of(known, fault=fault, answers=False)
             if lesson:
@@ -136,7 +136,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         if fault.kind in FATAL:
             failed = SummaryFailed(fault=fault, arrived=arrived, gave_up=gave_up)
             return Move(self, (), Over(failed))
-        if known.room.unsaid is not None:  # it was not about room: nothing is to be lost for it
+        if known.room.unsaid is not None:  # the error was not about room: nothing must be lost because of it
             failed = SummaryFailed(fault=known.room.unsaid, arrived=arrived, gave_up=gave_up)
             return Move(self, (), Over(failed))
         return self._summarised(known, None, Replaced(config=known.room.without_refusals(known.config)))
@@ -144,7 +144,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     # the request
 
     def _build(self, known: Known, *, once_more: bool = False) -> Move:
-        """The request; where there is no room for it, what the answer has no room for is left out once."""
+        """The request. If there is no room for it, the parts that leave no room for the answer are left out, once."""
         found = built(known, prepared=self.prepared, wish=self.wish, disobeyed=self.disobeyed)
         if found.composed is not None:
             return Move(self, found.changes, Over(found.composed))
@@ -158,7 +158,7 @@ class Composing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Move(self, changes, Over(Ends(why=NO_ROOM)))
 
     def _stop(self, known: Known) -> Move:
-        """The end without the step: the limits allow not even an answer."""
+        """End without the step: the limits do not even allow an answer."""
         assert self.before is not None
         return Move(self, (StepTakenBack(),), Over(Ends(why=why_stopped(known, pacing=self.before))))
 

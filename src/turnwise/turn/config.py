@@ -1,4 +1,4 @@
-"""What a turn is given when it starts, and what it gives back when it ends: plain data, kept in the journal."""
+"""What a turn starts with, and what it returns when it ends: plain data, kept in the journal."""
 
 from decimal import Decimal
 from typing import Literal
@@ -59,8 +59,8 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     child: bool = False  # its calls run agents of their own, on a share of the turn's limits
     child_usd: dict[
         str, Decimal
-    ] = {}  # what a request of each agent costs at the least, by the name in its argument `agent`
-    samples: int = 0  # so often may a call of it have the run's own model answer, on a share of the turn's limits
+    ] = {}  # the least that a request of each agent costs, by the name in its argument `agent`
+    samples: int = 0  # how often a call of it may ask the run's own model, on a share of the turn's limits
     script: bool = False  # its calls are programs that call the other tools; the argument `program` is the text
 
 
@@ -82,15 +82,15 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     connect_s: float = 10.0
     first_event_s: float | None = None
     idle_s: float = 90.0
-    left_open_s: float = 5.0  # a response of which only the end mark may be missing; idle_s ends it, too
+    left_open_s: float = 5.0  # a response that may lack only its end mark; idle_s ends it, too
     total_s: float = 900.0
     tool_s: float = 120.0
     child_s: float = 900.0  # a sub-agent's whole turn
     # a sub-agent that shows nothing, while it neither waits for an answer nor runs a tool. None: 300, or as long as one of its
     # requests may take (`idle_s_of` in running/children.py)
     child_idle_s: float | None = None
-    ask_s: float = 300.0  # a person may be away from the desk; then the default stands
-    hook_s: float = 10.0  # one hook that names no time of its own
+    ask_s: float = 300.0  # a person may be away from the desk; then the default applies
+    hook_s: float = 10.0  # one hook without a time of its own
     toolset_s: float = 30.0  # opening toolsets, and asking them for their tools: a server may have to start
 
 
@@ -110,23 +110,23 @@ class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     wall_s: float = 900.0
     sleep_s: float = 120.0
     memory_bytes: int = 128 * 1024 * 1024
-    calls: int = 200  # each is journalled, and may be asked about
-    call_bytes: int = 4 * 1024 * 1024  # a large source file has a tenth
+    calls: int = 200  # each is journalled, and a person may be asked about it
+    call_bytes: int = 4 * 1024 * 1024  # ten times a large source file
     exchanged_bytes: int = 32 * 1024 * 1024  # all of it is in memory for a moment, and in the journal
     output_characters: int = 64 * 1024  # as a tool's result; head and tail are kept
     program_characters: int = 64 * 1024
 
 
 class Fallback(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Another model of the same endpoint, asked for the rest of the turn once the one before it has failed."""
+    """Another model of the same endpoint, which takes over for the rest of the turn after the one before it has failed."""
 
     model: str
     limits: ModelLimits = UNKNOWN_LIMITS
 
 
 class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything that decides how the turn goes, apart from what happens. `allowed` are the effects that may run without
-    asking; a call of another effect gets a result that says it was denied, and how to allow it."""
+    """Everything that decides how the turn runs, apart from events. `allowed` are the effects that may run without asking. A call
+    of another effect gets a result that says it was denied, and how to allow it."""
 
     session_id: str
     turn_id: str
@@ -135,52 +135,52 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: tuple[ToolOffer, ...] = ()
     tool_choice: ToolChoice = "auto"  # `required` and a named tool hold until a tool has been called
     parallel_tool_calls: bool | None = None
-    # whether the provider is asked to keep the prompt in its cache. Journals of before it could be asked know nothing of it, so
-    # it is off where it is not said.
+    # whether the provider is asked to keep the prompt in its cache. Older journals do not have this field, so the default is off.
     cache: Cache = "off"
     cache_key: str = (
-        ""  # of requests that begin alike, over turns and sub-agents; empty: a digest of tools and system text
+        ""  # for requests that begin alike, over turns and sub-agents; empty: a digest of tools and system text
     )
     output: OutputSchema | None = None
     max_output_corrections: int = 2
-    checks_output: bool = False  # the type behind `output` may refuse what fits it: ask for OutputChecked
+    checks_output: bool = False  # the type behind `output` may refuse an answer that fits it: ask for OutputChecked
     settings: Settings = Settings()
     extra: str = ""  # further body fields, JSON object as text
     stream: bool = True
     max_steps: int = MAX_STEPS
     limits: Limit | None = None  # beside `max_steps`
-    # of the whole tree: its sub-agents, theirs included, and the requests that they make together. Not bounded where it is not
-    # said: journals of before know nothing of it.
+    # bounds on the whole tree: on all sub-agents, at every depth, and on the requests that they make together. No bound by
+    # default: older journals do not have this field.
     max_subagents: int | None = None
     max_subagent_requests: int | None = None
-    prices: dict[str, PriceRow] = {}  # by model, those that a limit of cost needs; empty without one
+    prices: dict[str, PriceRow] = {}  # by model, the prices that a limit of cost needs; empty without such a limit
     allowed: tuple[Effect, ...] = ("none", "read", "write", "execute")
-    # how a person allows what was denied, in the words of the face at hand; `{tool}`, `{effect}` and `{options}` are filled in,
-    # these being the command line's that would allow it. A part in brackets with `{options}` is left out where none would
+    # how a person allows what was denied, in the words of the current face. `{tool}`, `{effect}` and `{options}` are filled in;
+    # `{options}` are options of the command line that would allow it. A part in brackets with `{options}` is left out if no
+    # option would
     allow_hint: str = ALLOW_EFFECT
-    # what is done about a response that the output limit cut. `continue`: the model continues from the cut; `split`: a cut call
-    # is not, the model is told to write smaller pieces; `off`: no request of its own is made for it. Journals of before it
-    # could be chosen know nothing of it, so it is off where it is not said.
+    # what happens after the output limit cuts a response. `continue`: the model continues from the cut; `split`: a cut call is
+    # not continued, and the model is told to write smaller pieces; `off`: no further request is made for it. Older journals do
+    # not have this field, so the default is off.
     recover: Recover = "off"
-    # whether the rules are asked about a cut call before more of it is bought. Journals of before know nothing of it
+    # whether the rules judge a cut call before turnwise pays for more of it. Older journals do not have this field
     judges_cut: bool = False
-    # whether a call that the model wrote into its text counts. `auto`: at an endpoint that may leave it there, if its syntax is
-    # marked; `on`: at any, and also where the whole answer is a fence or an object; `off`: never. Journals of before do not say
-    # that an endpoint leaves any, so it is off in them.
+    # whether a call that the model wrote into its text counts. `auto`: at an endpoint that may leave calls there, if their syntax
+    # is marked; `on`: at any endpoint, also if the whole answer is a fence or an object; `off`: never. Older journals do not say
+    # that an endpoint leaves calls there, so it is off in them.
     calls_in_text: CallsInText = "auto"
-    leaves_calls_in_text: bool = False  # whether the endpoint may
+    leaves_calls_in_text: bool = False  # whether the endpoint may do so
     model_limits: ModelLimits = UNKNOWN_LIMITS
-    stale_thinking: StaleThinking = NOTHING_STALE  # what the session has learned of thinking that its model refuses
+    stale_thinking: StaleThinking = NOTHING_STALE  # what the session has learned about thinking that its model refuses
     lessons: dict[str, tuple[ServerLesson, ...]] = {}  # what refusals have taught, by `lessons_key`
-    # what is done so that the prompt and its answer fit the model. `budget`: each request asks for as much output as there is
-    # room for; `compact`: and what is old gives way before there is too little. Off where it is not said, as `recover`.
+    # how the prompt and its answer are made to fit the model. `budget`: each request asks for as much output as there is room
+    # for; `compact`: also, old content gives way before there is too little room. Off by default, like `recover`.
     room: RoomPolicy = "off"
-    # how often a request that failed is sent again. Once only where it is not said, as `recover`.
+    # how often a failed request is sent again. Once by default, like `recover`.
     retry: RetryPolicy = NO_RETRY
     fallbacks: tuple[Fallback, ...] = ()  # in order
     # permission rules, in order; None: `allowed` alone decides
     policy: Policy | None = None
-    hooks: tuple[HookPoint, ...] = ()  # where the user gave some
+    hooks: tuple[HookPoint, ...] = ()  # the points at which the user has hooks
     prepares_steps: bool = False  # the user gave a `prepare_step`: ask for StepPrepared before each step
     deadlines: Deadlines = Deadlines()
     script_limits: ScriptLimits = ScriptLimits()
@@ -188,19 +188,22 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     family: str = "openai_chat"
     profile: str = "openai_chat"
     accepts_prefill: bool = False
-    default_max_tokens: int | None = None  # goes out where the settings name none
+    default_max_tokens: int | None = None  # sent if the settings name none
     tool_choice_none: Literal["send", "drop_tools"] = "send"
-    # its instructions go as the first item of the input; in journals of before, and what goes on from them, they do not
+    # its instructions are sent as the first item of the input; not so in older journals and in sessions that continue them
     system_in_input: bool = False
-    appends_tools: bool = False  # a session's new tools go behind its messages; not in journals of before
-    shows_thinking: bool = False  # its requests ask for readable thinking; a session that began without goes on so
-    marks_cache: bool = False  # Anthropic's cache: what is kept of the messages rests on tool choice and thinking, too
-    # where the user sent the turn, for whoever goes on with the session; never the key itself, and no query (it may hold one)
-    base_url: str = ""  # empty: the profile's own; it ends with "?" where a query was left out
+    appends_tools: bool = False  # a session's new tools come after its messages; not in older journals
+    shows_thinking: bool = (
+        False  # its requests ask for readable thinking; a session that began without it stays without it
+    )
+    marks_cache: bool = False  # Anthropic's cache: whether messages stay in it depends on tool choice and thinking, too
+    # where the user sent the turn, so that a later run can continue the session; never the key itself, and no query (it may hold
+    # a key)
+    base_url: str = ""  # empty: the profile's own; it ends with "?" if a query was left out
     api_key_env: str = ""  # the variable's name
 
     def with_limits(self, limits: ModelLimits) -> "TurnConfig":
-        """The same where nothing is new."""
+        """The configuration with these limits; the same object if they are not new."""
         same = limits is self.model_limits or limits == self.model_limits
         return self if same else replace(self, model_limits=limits)
 
@@ -214,7 +217,7 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self if self.system == system else replace(self, system=system)
 
     def lessons_key(self, model: str) -> str:
-        """The server and model that refused something."""
+        """The server and model that refused something, as a key."""
         return f"{self.profile} {self.base_url} {model}"
 
     def with_lessons(self, lessons: dict[str, tuple[ServerLesson, ...]]) -> "TurnConfig":
@@ -231,14 +234,14 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, prices={**self.prices, model: row})
 
     def under(self, policy: Policy) -> "TurnConfig":
-        """With what a person's answers have added to the rules."""
+        """The configuration with the policy that a person's answers have extended."""
         return replace(self, policy=policy)
 
     def with_tools(self, tools: tuple[ToolOffer, ...]) -> "TurnConfig":
         return self if self.tools == tools else replace(self, tools=tools)
 
     def fallen_back(self) -> "TurnConfig":
-        """With the first of the fallbacks in the model's place."""
+        """The configuration with the first fallback as its model."""
         fallback, *rest = self.fallbacks
         return replace(self, model=fallback.model, model_limits=fallback.limits, fallbacks=tuple(rest))
 
@@ -265,10 +268,9 @@ class ChildReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the turn ended. `text` is never empty unless `stop_reason` is `waiting` (or a refusal's text stands in it).
-    `origin` says who wrote the text: the model, or we ourselves from the results at hand. `charged_usd` is what its own
-    requests count towards limits of cost; None where there are none. `also_spent` is what else a limit counts, of sub-agents
-    too."""
+    """How the turn ended. `text` is never empty unless `stop_reason` is `waiting` (or the text is a refusal). `origin` says who
+    wrote the text: the model, or turnwise from the results. `charged_usd` is what its own requests count towards limits of cost;
+    None if there are no such limits. `also_spent` is what the other limits count, including sub-agents."""
 
     text: str
     stop_reason: StopReason
@@ -281,8 +283,8 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasoning: str = ""
     repairs: tuple[Repair, ...] = ()
     pending: tuple[ToolCall, ...] = ()  # calls that wait: for results of client-side tools, or for an approval (`asks`)
-    asks: tuple[OneAsk, ...] = ()  # those that were left for later
-    unread: tuple[Message, ...] = ()  # words in mid-turn that came too late to be taken up
+    asks: tuple[OneAsk, ...] = ()  # asks that were left for later
+    unread: tuple[Message, ...] = ()  # messages in mid-turn that came too late
     children: tuple[ChildReport, ...] = ()
     charged_usd: Decimal | None = None
     also_spent: Spent = Spent()
@@ -290,10 +292,10 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fault: Fault | None = None
     origin: Literal["model", "local"] = "model"
     why_incomplete: str = ""  # in words; empty for a complete answer
-    # "request 3: tools": it does not begin as the one before (PREFIX_EXCEPTIONS); ": 4,120 tokens read anew" behind it is what
-    # that cost, where the provider told
+    # "request 3: tools": it begins differently from the request before (PREFIX_EXCEPTIONS). A further ": 4,120 tokens read anew"
+    # says what that cost, if the provider told
     prefix_changes: tuple[str, ...] = ()
     requests_by_purpose: dict[str, int] = {}  # of `requests`: {"step": 12, "compact": 2}
-    # what the next turn goes on from, where room was made in this one: with summaries and shortened results. None where it
-    # was not: then it is all that was said
+    # what the next turn starts from, if this turn made room: it has summaries and shortened results. None if no room was made:
+    # then it is everything that was said
     history: tuple[Message, ...] | None = None

@@ -1,4 +1,4 @@
-"""What is said where the model did not say it: results of calls that did not run, and the ends without an answer."""
+"""Texts that turnwise writes in place of the model: results of calls that did not run, and the ends without an answer."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,7 +28,7 @@ from turnwise.vocab import (
 )
 from turnwise.vocab.hidden_characters import says_something
 
-# How a response ended before it was whole; a text that ended so is an answer, but not a complete one, in these words.
+# How a response ended before it was whole. A text that ended so is an incomplete answer, and these words say why.
 UNFINISHED = {
     FinishReason.LENGTH: "the output limit cut the answer",
     FinishReason.CUT: "the answer stopped in the middle, and the provider gave no reason",
@@ -39,7 +39,7 @@ LOST_A_PIECE = "a piece of the answer was lost on the way"
 NO_OUTPUT = "the answer does not fit the output type"
 NOT_ITS_OWN = "the model gave no answer of its own"
 MADE_TO_ANSWER = "the model was made to answer before it had done its work"
-# Why a turn that ended so has no complete answer. A provider's failure says it in its own words.
+# Why a turn that ended so has no complete answer. For a provider's failure, the provider's own words say it.
 WHY_INCOMPLETE = {
     StopReason.ANSWERED: NOT_ITS_OWN,
     StopReason.STEP_LIMIT: "the step limit was reached",
@@ -91,15 +91,15 @@ ENDED = {
         "The turn ended before there was an answer, because it could not be recorded",
     ),
 }
-# Results that no tool has returned and that say nothing about the work: an answer of ours does not list them.
+# Results that no tool has returned and that say nothing about the work: turnwise's own answer does not list them.
 SAY_NOTHING = frozenset({NOT_RUN_LAST_STEP, NOT_RUN_REFUSED, NOT_RUN_FAULT, NOT_RUN_CONTINUING, *NOT_STARTED.values()})
 
 
-# After these the next request fails in the same way.
+# After these, the next request would fail in the same way.
 FATAL = frozenset({FaultKind.AUTH, FaultKind.QUOTA, FaultKind.NOT_FOUND})
 
 NOT_RECORDED = "not_recorded"
-HAD_ARRIVED = "\n\nWhat had arrived: "  # of an answer that was filtered
+HAD_ARRIVED = "\n\nWhat had arrived: "  # for an answer that was filtered
 
 
 def is_unknown(result: ToolResult) -> bool:
@@ -108,12 +108,12 @@ def is_unknown(result: ToolResult) -> bool:
 
 
 def had_no_time(result: ToolResult) -> bool:
-    """Whether it says that the turn had no time left for the call."""
+    """Whether the result says that the turn had no time left for the call."""
     return result.is_error and result.content == (Text(NO_TIME),)
 
 
 def answer_text(message: Message) -> str:
-    """The text, or what came in its place."""
+    """The text of the message, or what came instead."""
     text = text_of(message)
     if says_something(text):
         return text
@@ -128,8 +128,8 @@ def stray_result(result: ToolResult) -> Repair:
 def in_call_order(
     calls: Sequence[ToolCall], *, own: Mapping[str, ToolResult], reported: Sequence[ToolResult], missing: str
 ) -> tuple[list[ToolResult], list[Repair]]:
-    """One result for each of these calls: ours, the reported one, or the word that it is `missing`."""
-    if not own and [call.id for call in calls] == [result.call_id for result in reported]:  # as nearly always
+    """One result for each of these calls: turnwise's own, the reported one, or a text that it is `missing`."""
+    if not own and [call.id for call in calls] == [result.call_id for result in reported]:  # the usual case
         return [fit_result(result, call=call) for result, call in zip(reported, calls, strict=True)], []
     ordered = {call.id for call in calls if call.id not in own}
     by_id: dict[str, ToolResult] = {}
@@ -148,12 +148,12 @@ def in_call_order(
 
 def why_failed(fault: Fault) -> str:
     status = f" ({fault.status})" if fault.status is not None else ""
-    said = " ".join(fault.message.split())  # it makes no line of its own
+    said = " ".join(fault.message.split())  # it is not a line of its own
     return f"The provider failed{status}, {fault.kind}: {said or 'it did not say why'}"
 
 
 def why_incomplete(stop_reason: StopReason, *, lacks: str, fault: Fault | None) -> str:
-    """Why there is no complete answer: what ended the turn, and what the answer lacks, if that is known."""
+    """Why there is no complete answer: what ended the turn, and what the answer lacks, as far as that is known."""
     if stop_reason is StopReason.PROVIDER_FAILED and fault is not None:
         return why_failed(fault)
     if stop_reason is StopReason.ANSWERED and lacks:
@@ -170,8 +170,8 @@ def why_interrupted(event: Interrupted) -> tuple[StopReason, str]:
 
 
 def unrecorded(result: TurnResult, *, why: str) -> TurnResult:
-    """The result of a turn whose end the journal does not hold: nobody can go on from it, so it is not complete, and no call
-    waits. Its text stays: the answer may be whole."""
+    """The result of a turn whose end the journal does not hold. Nobody can continue it, so it is not complete, and no call waits.
+    Its text stays, because the answer may be whole."""
     return msgspec.structs.replace(
         result,
         text=result.text if says_something(result.text) else f"The turn could not be recorded: {why}.",
@@ -185,7 +185,7 @@ def unrecorded(result: TurnResult, *, why: str) -> TurnResult:
 
 
 def refused_text(response: Response, *, refusal: str, text: str) -> tuple[str, bool]:
-    """The answer of a refused or filtered response, and whether it is ours."""
+    """The answer of a refused or filtered response, and whether turnwise wrote it."""
     said = "\n".join([part.strip() for part in (refusal, text) if says_something(part)])
     if response.finish is FinishReason.CONTENT_FILTER:
         word = f" (`{response.provider_finish}`)" if response.provider_finish else ""
@@ -197,17 +197,17 @@ def refused_text(response: Response, *, refusal: str, text: str) -> tuple[str, b
     return f"The model refused to answer: {why}" if why else "The model refused to answer and gave no reason.", True
 
 
-# How a turn ends: with the text that there is, a reason, and every call answered.
+# How a turn ends: with the text so far, a reason, and a result for every call.
 
 
 class Ends(msgspec.Struct, frozen=True, kw_only=True):
-    """There is no answer of the model's own, and `why`."""
+    """The model gave no answer; `why` says why."""
 
     why: str
 
 
 class Fails(msgspec.Struct, frozen=True, kw_only=True):
-    """The provider failed; `arrived` is what the model had said by then, `gave_up` why nothing more was tried."""
+    """The provider failed. `arrived` is what the model had said by then; `gave_up` says why there was no further attempt."""
 
     fault: Fault
     arrived: str = ""
@@ -215,16 +215,16 @@ class Fails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody stopped the turn, and `why`; `arrived` is what the model had said by then."""
+    """Somebody stopped the turn; `why` says why. `arrived` is what the model had said by then."""
 
     reason: StopReason
     why: str
     arrived: str = ""
-    keeps_unfit: bool = False  # an answer that did not fit stands in place of ours
+    keeps_unfit: bool = False  # an answer that did not fit replaces turnwise's own
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The end, and its text: the model's, or (`local`) ours. `lacks` says what it is short of, if anything."""
+    """The end and its text: the model's, or (`local`) turnwise's own. `lacks` says what is missing from it, if anything."""
 
     reason: StopReason
     text: str
@@ -239,7 +239,7 @@ End = Ends | Fails | Stopped | Ended
 
 
 def arrived_of(partial: Response | None, *, known: Known) -> str:
-    """What the model had said in its paused responses and in the one that broke off."""
+    """What the model had said in its paused responses and in the response that broke off."""
     if partial is None:
         return ""
     text = text_of(partial.message)
@@ -247,7 +247,7 @@ def arrived_of(partial: Response | None, *, known: Known) -> str:
 
 
 def ended(end: End, *, known: Known) -> Ended:
-    """The end with its text, once everything else has been written."""
+    """The end with its text, after everything else has been written."""
     unfit = known.words.unfit
     match end:
         case Ended():
@@ -259,7 +259,7 @@ def ended(end: End, *, known: Known) -> Ended:
         case Fails(fault=fault, arrived=arrived, gave_up=gave_up):
             if gave_up:
                 fault = msgspec.structs.replace(fault, message=f"{fault.message.rstrip('. ')}. {gave_up}")
-            if unfit:  # the model has answered, if not in the wanted form
+            if unfit:  # the model has answered, but not in the required form
                 return Ended(reason=StopReason.ANSWERED, text=unfit, lacks=NO_OUTPUT, fault=fault)
             text = _local_answer(why_failed(fault), known=known, arrived=arrived)
             return Ended(reason=StopReason.PROVIDER_FAILED, text=text, local=True, fault=fault)

@@ -1,4 +1,4 @@
-"""What a driver reports back. The journal is the events of a turn, in order."""
+"""What a driver (the runner) reports back. The journal holds the events of a turn, in order."""
 
 from typing import Literal
 
@@ -13,10 +13,9 @@ from turnwise.vocab import Fault, Message, OutputSchema, Response, Settings, Too
 
 
 class TurnStarted(msgspec.Struct, frozen=True, kw_only=True, tag="turn_started", omit_defaults=True):
-    """First in every journal: with it and the later events the turn is rebuilt. `history` are messages of the session
-    before this turn that no journal holds (imported ones); those of earlier turns are folded from their own events.
-    `keeps_waiting`: a call that waits and is not answered goes on waiting. Journals of before dropped such calls, so it is off
-    where it is not said."""
+    """The first event of every journal: with it and the later events the turn is rebuilt. `history` are messages of the session
+    before this turn that no journal holds (imported ones); the messages of earlier turns come from their own events.
+    `keeps_waiting`: a waiting call without an answer keeps waiting. Older journals dropped such calls, so the default is off."""
 
     config: TurnConfig
     input: tuple[Message, ...]  # the user's message, or results handed in for pending calls
@@ -49,15 +48,17 @@ class ResponseReceived(msgspec.Struct, frozen=True, kw_only=True, tag="response_
     number: int  # the request's
     response: Response
     at_s: float = 0.0
-    jitter: float = 0.0  # a random number of [0, 1), drawn by the driver: it spreads the wait before a retry
+    jitter: float = 0.0  # a random number of [0, 1) from the runner: it spreads the wait before a retry
 
 
 class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, tag="request_failed", omit_defaults=True):
-    """The request gave no response that could be taken. `partial` is what had arrived: its text is shown, no call of it runs.
-    One that was never `sent` (no byte of it can have left: there was no connection, or its endpoint is left alone for a while)
-    does not count as a request, and the next one has its number. `is_answer`: the endpoint answered with the fault (an error, no
-    content, another format), and with nothing else; a status that says so needs no such word. `lost`: it may have been answered,
-    but our process died before that was recorded; it is sent anew, and no attempt of the retry policy is used up."""
+    """The request gave no usable response. `partial` is what had arrived: its text is shown, none of its calls runs.
+
+    A request that was never `sent` (no byte of it can have left: there was no connection, or its endpoint is left alone for a
+    while) does not count, and the next request has its number. `is_answer`: the endpoint answered with the fault (an error, no
+    content, another format) and with nothing else; a status that says so needs no such mark. `lost`: it may have been answered,
+    but our process died before that was recorded. It is sent again, without using up an attempt of the retry policy.
+    """
 
     number: int
     fault: Fault
@@ -70,7 +71,7 @@ class RequestFailed(msgspec.Struct, frozen=True, kw_only=True, tag="request_fail
 
 
 class ToolEnded(msgspec.Struct, frozen=True, kw_only=True, tag="tool_ended", omit_defaults=True):
-    """The result of one of the ordered calls, while others run: nothing loses it any more. The command at hand goes on."""
+    """The result of one of the ordered calls, while others run: nothing can lose it any more. The current command continues."""
 
     result: ToolResult
     children: tuple[ChildReport, ...] = ()
@@ -78,7 +79,7 @@ class ToolEnded(msgspec.Struct, frozen=True, kw_only=True, tag="tool_ended", omi
 
 
 class ToolsFinished(msgspec.Struct, frozen=True, kw_only=True, tag="tools_finished", omit_defaults=True):
-    """One result for each ordered call, in call order; those that a `ToolEnded` told are left out."""
+    """One result for each ordered call, in call order, except those that a `ToolEnded` told."""
 
     results: tuple[ToolResult, ...]
     children: tuple[ChildReport, ...] = ()
@@ -86,7 +87,7 @@ class ToolsFinished(msgspec.Struct, frozen=True, kw_only=True, tag="tools_finish
 
 
 class ScriptCalled(msgspec.Struct, frozen=True, kw_only=True, tag="script_called", omit_defaults=True):
-    """The program of the call `call_id` goes on when these calls of its own have results. Their ids begin with its id."""
+    """The program of the call `call_id` continues when these calls of its own have results. Their ids begin with its id."""
 
     call_id: str
     calls: tuple[ToolCall, ...]
@@ -94,7 +95,7 @@ class ScriptCalled(msgspec.Struct, frozen=True, kw_only=True, tag="script_called
 
 
 class ScriptFinished(msgspec.Struct, frozen=True, kw_only=True, tag="script_finished", omit_defaults=True):
-    """What the program of the call `call_id` printed and returned, or what it failed with and at which line."""
+    """What the program of the call `call_id` printed and returned, or its error and the line of the error."""
 
     call_id: str
     text: str
@@ -103,16 +104,16 @@ class ScriptFinished(msgspec.Struct, frozen=True, kw_only=True, tag="script_fini
 
 
 class CallsInspected(msgspec.Struct, frozen=True, kw_only=True, tag="calls_inspected", omit_defaults=True):
-    """The facts of the calls that were to be inspected."""
+    """The facts of the inspected calls."""
 
     facts: tuple[CallFacts, ...]
     at_s: float = 0.0
 
 
 class HookOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a hook did about one call: None leaves it as it is. `denied` says why the call may not run (for
-    `before_request`, with an empty `call_id`: why the request may not leave), `arguments` are those to run it with,
-    `result` the one to give the model. `by` names the hook."""
+    """What a hook did about one call; None leaves the call as it is. `denied` says why the call may not run (for
+    `before_request`, with an empty `call_id`: why the request may not leave). `arguments` are those to run it with, `result` is
+    the one for the model. `by` names the hook."""
 
     by: str
     call_id: str = ""
@@ -122,36 +123,36 @@ class HookOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class HooksRan(msgspec.Struct, frozen=True, kw_only=True, tag="hooks_ran", omit_defaults=True):
-    """What the hooks of a point changed, in the order in which they ran."""
+    """The changes by the hooks of one point, in the order in which they ran."""
 
     outcomes: tuple[HookOutcome, ...] = ()
     at_s: float = 0.0
 
 
 class OutputChecked(msgspec.Struct, frozen=True, kw_only=True, tag="output_checked", omit_defaults=True):
-    """What the wanted type's own validators found wrong with an answer, in words for the model. Nothing: it is the output."""
+    """What the output type's own validators found wrong with an answer, in words for the model. Empty: it is the output."""
 
     problems: tuple[str, ...] = ()
     at_s: float = 0.0
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, tag="asked", omit_defaults=True):
-    """One approval for each ask that was answered; for the others the default stands."""
+    """One approval for each answered ask; the other asks get their default."""
 
     approvals: tuple[Approval, ...] = ()
     at_s: float = 0.0
 
 
 class MessageArrived(msgspec.Struct, frozen=True, kw_only=True, tag="message_arrived", omit_defaults=True):
-    """A word from the user (or a parent) in mid-turn. The command at hand goes on; the next request carries it."""
+    """A message from the user (or a parent) in mid-turn. The current command continues; the next request carries the message."""
 
     message: Message
     at_s: float = 0.0
 
 
 class RulesAdded(msgspec.Struct, frozen=True, kw_only=True, tag="rules_added", omit_defaults=True):
-    """Whoever takes up a turn that its process left allows more: these rules hold behind the turn's own from now on. What was
-    asked and not answered is judged by them; any other command at hand goes on."""
+    """The resuming caller of a left turn allows more: from now on, these rules come after the turn's own. They judge the asks
+    without an answer. Any other current command continues."""
 
     rules: tuple[PermissionRule, ...]
     at_s: float = 0.0
@@ -164,11 +165,13 @@ class WaitOver(msgspec.Struct, frozen=True, kw_only=True, tag="wait_over", omit_
 
 
 class Interrupted(msgspec.Struct, frozen=True, kw_only=True, tag="interrupted", omit_defaults=True):
-    """Accepted in every waiting state. The turn ends, and calls at hand get a result that says so. `journal`: what happens
-    cannot be recorded any more, and `why`; this event is not recorded either, so the journal shows a turn that was left.
-    `results` holds those that had finished and that no `ToolEnded` told, `started` the ids of the calls that had begun (None in
-    journals that do not say), `partial` what had arrived of the response that was waited for. A request that was at hand and not
-    yet `sent` does not count."""
+    """Accepted in every waiting state. The turn ends, and open calls get a result that says so.
+
+    `journal`: events cannot be recorded any more, and `why`. This event is not recorded either, so the journal shows a turn that
+    was left. `results` holds the results that no `ToolEnded` told, `started` the ids of the calls that had begun (None in
+    journals that do not say), `partial` what had arrived of the awaited response. A current request that was not yet `sent` does
+    not count.
+    """
 
     kind: Literal["cancel", "deadline", "journal"]
     results: tuple[ToolResult, ...] = ()

@@ -1,4 +1,4 @@
-"""What a turn counts of what went wrong, and what the model has said beside the messages of its history."""
+"""What a turn counts of its failures, and what the model has said outside the messages of its history."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -22,11 +22,11 @@ from turnwise.turn.config import ToolOffer
 from turnwise.vocab import ADAPTED, Message, Repair, Text, ToolCall, ToolResult
 from turnwise.vocab.hidden_characters import says_something
 
-# A gateway that broke the responses of two steps breaks the next one, too. Then what arrives has to do.
+# A gateway that broke the responses of two steps will break the next one, too. Then the turn uses what arrives.
 LOSING_STEPS = 2
 
 Happened = Literal["called", "empty", "corrected", "eaten", "asked beyond the cap", "ended silently"]
-# Which of the counts what happens sets back.
+# Which events reset which counts.
 RESETS: dict[Happened, dict[str, int | bool]] = {
     "called": {"empties": 0, "eaten": 0, "correcting": False},
     "corrected": {"empties": 0, "eaten": 0},
@@ -34,16 +34,16 @@ RESETS: dict[Happened, dict[str, int | bool]] = {
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of one turn, but for those that limits know."""
+    """Counts of one turn, except those that limits know."""
 
     has_called: bool = False  # a step of this turn had calls
-    eaten: int = 0  # responses in a row of which reasoning left nothing
+    eaten: int = 0  # responses in a row that reasoning used up
     empties: int = 0  # empty responses in a row
     corrections: int = 0  # of the answer's output
     correcting: bool = False  # the next answer is a corrected one
-    extra_used: bool = False  # the one request beyond the cap
+    extra_used: bool = False  # the one request beyond the step cap
     silent_ends: int = 0  # responses that ended without any output
-    losing: tuple[int, ...] = ()  # steps that made a request more because a piece of a response was lost
+    losing: tuple[int, ...] = ()  # steps with an additional request because a piece of a response was lost
 
     def after(self, happened: Happened) -> "Tally":
         if happened == "called" and self.has_called and not (self.empties or self.eaten or self.correcting):
@@ -74,13 +74,13 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 class Words(msgspec.Struct, frozen=True, kw_only=True):
     """What the model has said that is not, or not only, in the last message of the history."""
 
-    said: str = ""  # the text of paused responses, to which the next one belongs
+    said: str = ""  # the text of paused responses, which the next response continues
     said_lost: bool = False  # a piece of it did not arrive
-    unfit: str = ""  # its last answer, which a correction was asked for
+    unfit: str = ""  # its last answer, which needed a correction
     beside: str = ""  # what it said beside its last calls
 
     def first(self, arrived: str) -> str:
-        """The newest of it that says something."""
+        """The newest text that is not empty."""
         said = (arrived, self.said, self.unfit, self.beside)
         return next((text for text in said if says_something(text)), "")
 
@@ -95,11 +95,11 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, unfit=text, said="", said_lost=False)
 
     def answered(self) -> "Words":
-        """An answer came, and the turn goes on: what was said belongs to it, not to the next one."""
+        """An answer came, and the turn continues: the words belong to this answer, not to the next one."""
         return replace(self, said="", said_lost=False)
 
     def asked_anew(self) -> "Words":
-        """The user has said something: the unfit answer was one to what was asked before."""
+        """The user has said something: the unfit answer was for the earlier question."""
         return replace(self, unfit="") if self.unfit else self
 
     def cut(self, text: str) -> "Words":
@@ -107,15 +107,15 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """What the result tells of the way: what was mended, and what the model has thought."""
+    """What the result tells about the turn besides its answer: the repairs, and the model's thinking."""
 
     repairs: list[Repair]
     reasonings: list[str] = []
-    adapted_before: frozenset[Repair] = frozenset()  # what earlier turns of the session told of adapted settings
+    adapted_before: frozenset[Repair] = frozenset()  # what earlier turns of the session told about adapted settings
 
     @property
     def adapted(self) -> frozenset[Repair]:
-        """What the session was told of settings that do not go to their model as they were set."""
+        """What the session was told about settings that go to the model in another form."""
         return self.adapted_before | {repair for repair in self.repairs if repair.kind == ADAPTED}
 
     def repair(self, repairs: Sequence[Repair]) -> None:
@@ -125,15 +125,16 @@ class Record(msgspec.Struct, kw_only=True):
         self.reasonings.append(text)
 
 
-# The loop guard's place in a turn: it judges the calls of a step before they run and looks at their results afterwards.
+# The loop guard in a turn: it judges the calls of a step before they run and reads their results afterwards.
 #
-# It also knows the calls that were continued in vain: those that were joined and then did not fit the tool's parameters, and
-# those that could not be joined. Such a call is not continued again in this turn, because each time costs as much as the first.
+# It also knows the calls that turnwise continued without success: calls that were joined but then did not fit the tool's
+# parameters, and calls that could not be joined. Such a call is not continued again in this turn, because each time costs as much
+# as the first.
 
 
-# More results with a note than a loop can have before it ends the turn.
+# A loop ends the turn before it has more results with a note.
 MAX_NOTED = 8
-# More than a turn makes of them: each has cost a request for its rest.
+# A turn does not make more of them: each has cost a request for its rest.
 MAX_VAIN = 16
 
 MISFIT = (
@@ -144,43 +145,43 @@ MISFIT = (
 
 
 class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the guard knows, and what it said of the calls at hand. With `ends` the next request is the forced answer."""
+    """What the guard knows, and what it said about the current calls. With `ends` the next request is the forced answer."""
 
     guard: LoopGuard = LoopGuard()
     judged: LoopVerdict | None = None
     ends: Loop | None = None
-    noted: tuple[str, ...] = ()  # calls whose result ends with words of ours
-    joined: bool = False  # the response at hand has a call that was continued
+    noted: tuple[str, ...] = ()  # calls whose result ends with a text of turnwise's
+    joined: bool = False  # the current response has a call that was continued
     misfits: tuple[Beginning, ...] = ()  # joined calls that did not fit
     unjoined: tuple[Beginning, ...] = ()  # calls that could not be joined
 
     def judge(self, calls: Sequence[ToolCall], *, misfits: Sequence[ToolCall]) -> "Guarding":
-        """`calls` as the model wrote them: in history the arguments of a cut one are emptied. `misfits` are those of them that
-        were whole and did not fit their parameters."""
+        """Judge the calls. `calls` are as the model wrote them: in the history, the arguments of a cut call are emptied.
+        `misfits` are whole calls among them that did not fit their parameters."""
         vain = misfits if self.joined else ()
         begun = (*self.misfits, *[beginning_of(call) for call in vain])[-MAX_VAIN:]
         judged = self.guard.before(calls, joined=[call.id for call in vain])
         return replace(self, judged=judged, joined=False, misfits=begun)
 
     def forgetting(self) -> "Guarding":
-        """The calls that the guard knows stand in no message any more: a summary is in their place."""
+        """Forget the calls: a summary has replaced their messages."""
         return replace(self, guard=LoopGuard())
 
     def recovered(self, calls: Sequence[ToolCall], *, repairs: Sequence[Repair]) -> "Guarding":
-        """What became of a response's cut `calls`, as the `repairs` of going on with them say."""
+        """Note what became of a response's cut `calls`. The `repairs` of the continuation say it."""
         refused = {repair.where for repair in repairs if repair.kind == "continuation_refused"}
-        # Its words alone: other pieces of a file have the same whole keys before them.
+        # Compare by the words alone: other pieces of a file have the same whole keys before them.
         unjoined = [replace(beginning_of(call), stem="") for call in calls if f"call {call.id}" in refused]
         joined = any(repair.kind == "continued_call" for repair in repairs)
         return replace(self, joined=joined, unjoined=(*self.unjoined, *unjoined)[-MAX_VAIN:])
 
     def is_misfit(self, call: ToolCall) -> bool:
-        """Whether the whole of a cut call would not fit its tool's parameters, as far as its beginning tells."""
+        """Whether the whole of a cut call would not fit its tool's parameters, judged by its beginning."""
         begun = beginning_of(call)
         return any(begins_alike(begun, other=other) for other in self.misfits)
 
     def spare(self, cut: Cut) -> Cut:
-        """The cut, without a prefix for the calls that would be continued in vain."""
+        """The cut, without a prefix for calls whose continuation has failed before: those are not continued."""
         return replace(
             cut, calls=tuple([replace(one, prefix=None) if self._is_vain(one.call) else one for one in cut.calls])
         )
@@ -192,7 +193,7 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def answers(
         self, planned: Sequence[PlannedCall], *, messages: Sequence[Message], offers: Mapping[str, ToolOffer]
     ) -> dict[str, ToolResult]:
-        """The results of those calls that do not run, as they have run before and gave the same each time."""
+        """The results of calls that do not run, because they have run before and gave the same result each time."""
         remembered = self.judged.remembered if self.judged is not None else {}
         calls = [plan.call for plan in planned if plan.call.id in remembered]
         if not calls:
@@ -215,7 +216,8 @@ class Guarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def close(
         self, results: Sequence[ToolResult], *, offers: Mapping[str, ToolOffer]
     ) -> tuple["Guarding", tuple[ToolResult, ...]]:
-        """The guard that knows the judged step too, and its results, the last with a word to a model that repeats itself."""
+        """The guard that also knows the judged step, and the step's results. The last result has a note for a model that repeats
+        itself."""
         if self.judged is None or not results:
             return replace(self, judged=None), tuple(results)
         called = [(seen.tool, offers.get(seen.tool)) for seen in self.judged.calls]

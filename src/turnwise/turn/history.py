@@ -1,7 +1,7 @@
-"""The history of a turn: what its requests carry, what it adds to the session, and how much that is.
+"""The history of a turn: what its requests carry, what it adds to the session, and its size.
 
-It grows at its end, but for three changes: older messages give way (a summary, shortened results), a pause is reduced to its
-text, results are joined to those that were handed in. It is not copied, as that would make a long turn quadratic.
+It grows at its end, with three exceptions: older messages give way (a summary, shortened results), a pause is reduced to its
+text, new results join those that were handed in. It is not copied, because copies would make a long turn quadratic.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,7 +32,7 @@ from turnwise.vocab.hidden_characters import says_something
 
 
 class Whole(msgspec.Struct, frozen=True, kw_only=True):
-    """The history as it is, while the answer's request carries less of it in `fitted` messages."""
+    """The whole history, while the answer's request carries less of it in `fitted` messages."""
 
     messages: tuple[Message, ...]
     sizes: tuple[int, ...]
@@ -42,10 +42,10 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, kw_only=True):
-    """`messages` is what requests carry, healed once and then appended to; `added` what this turn brings to the session.
+    """`messages` is what requests carry, healed once and then appended to. `added` is what this turn brings to the session.
 
-    Messages are weighed when somebody asks: `sizes` are the bytes of the first of them, `sums` those up to each, and `prompt` is
-    the size of these with system and tools, of which `before_bytes` stand before the messages.
+    Messages are weighed when somebody asks. `sizes` are the bytes of the first messages, `sums` those up to each of them.
+    `prompt` is the size of these messages with system and tools, of which `before_bytes` come before the messages.
     """
 
     messages: list[Message]
@@ -55,41 +55,41 @@ class History(msgspec.Struct, kw_only=True):
     before_bytes: int
     sizes: list[int] = []
     sums: list[int] = []
-    known_as: dict[str, str] = {}  # the ids that the session knows, of calls whose ids healing changed
+    known_as: dict[str, str] = {}  # the session's ids of calls whose ids healing changed
     originals: dict[str, ToolResult]  # whole results that were shortened, by call id
-    gone: tuple[Message, ...] = ()  # messages that were summarised or shortened, as they were
-    inbox: tuple[Message, ...] = ()  # words in mid-turn that no request carries yet
+    gone: tuple[Message, ...] = ()  # messages that were summarised or shortened, in their original form
+    inbox: tuple[Message, ...] = ()  # messages in mid-turn that no request carries yet
     paused: bool = False  # the last message is the provider's paused content
-    changed: bool = False  # since the last request: the next one begins otherwise
-    gave_way: bool = False  # it is no longer all that was said
-    whole: Whole | None = None  # the messages hold less than the history, for the answer's request
+    changed: bool = False  # since the last request: the next one begins differently
+    gave_way: bool = False  # it is no longer everything that was said
+    whole: Whole | None = None  # for the answer's request, the messages hold less than the history
 
     @property
     def left_out(self) -> tuple[Message, ...]:
-        """What was said and does not stand in the messages any more as it was said."""
+        """Messages that are no longer in the history in their original form."""
         return self.gone if self.whole is None else (*self.gone, *self.whole.messages)
 
     def open(
         self, messages: Sequence[Message], *, added: Sequence[Message], known_as: Mapping[str, str], is_shorter: bool
     ) -> None:
-        """The turn begins with these messages. `is_shorter`: the last one is not as it was weighed."""
+        """The turn begins with these messages. `is_shorter`: the last one has changed since it was weighed."""
         if is_shorter:
             self._forget(len(self.messages) - 1)
         self.messages[:] = messages
         self.added[:] = added
         self.known_as.update(known_as)
 
-    # what it weighs
+    # its weight
 
     def weigh(self) -> None:
-        """Take in the messages that came since."""
+        """Weigh the messages that came since."""
         if len(self.sizes) < len(self.messages):
             sizes = [message_bytes(message) for message in self.messages[len(self.sizes) :]]
             self.sizes += sizes
             self.prompt = grown(self.prompt, added_bytes=sum(sizes))
 
     def bytes_from(self, place: int) -> int:
-        """The bytes of the messages from `place` on: those that came since are weighed, the others known by their sum."""
+        """The bytes of the messages from `place` on. New messages are weighed; the sums of the others are known."""
         self.weigh()
         for size in self.sizes[len(self.sums) :]:
             self.sums.append(size + (self.sums[-1] if self.sums else 0))
@@ -102,19 +102,19 @@ class History(msgspec.Struct, kw_only=True):
         self.prompt = measured(self.prompt, usage=usage)
 
     def recount(self, prompt: PromptSize) -> None:
-        """The provider has told the prompt's size when it refused it."""
+        """The provider has told the prompt's size while refusing it."""
         self.prompt = prompt
 
     # its end
 
     def append(self, message: Message, *, paused: bool = False) -> None:
-        """`paused`: the provider wants it back to go on."""
+        """Add a message. `paused`: the provider wants it back in order to continue."""
         self.messages.append(message)
         self.added.append(message)
         self.paused = paused
 
     def append_results(self, message: Message) -> None:
-        """Behind those that were handed in for other calls of the same response they are one message with them."""
+        """Add results. If the last message holds handed-in results of the same response, they become one message."""
         known = under_known_ids(message, known_as=self.known_as)
         if self.messages[-1].role != "tool":
             self.append(message)
@@ -125,7 +125,7 @@ class History(msgspec.Struct, kw_only=True):
         self.messages.append(joined_results(handed_in, message, asked=self.messages[-1]))
 
     def settle_pause(self) -> None:
-        """A paused response that nothing will continue keeps its text only: what the provider had begun cannot be ended."""
+        """Reduce a paused response that nothing will continue to its text: what the provider had begun cannot be finished."""
         if not self.paused:
             return
         self.paused = False
@@ -144,43 +144,43 @@ class History(msgspec.Struct, kw_only=True):
         return last
 
     def _forget(self, kept: int) -> None:
-        """The weights of what stands behind so many messages."""
+        """Forget the weights of all messages after so many."""
         sizes = self.sizes[:kept]
         if len(sizes) < len(self.sizes):
             self.prompt = weighed(self.prompt, sizes=self.sizes, sizes_now=sizes)
             self.sizes = sizes
             del self.sums[kept:]
 
-    # words in mid-turn, ids, marks
+    # messages in mid-turn, ids, marks
 
     def take_ids(self, ids: Collection[str]) -> None:
         self.call_ids.update(ids)
 
     def put_by(self, messages: Sequence[Message]) -> None:
-        """Keep words for the next request."""
+        """Keep messages for the next request."""
         self.inbox = (*self.inbox, *messages)
 
     def read_inbox(self) -> None:
-        """Take up the words that came in mid-turn."""
+        """Take up the messages that came in mid-turn."""
         inbox, self.inbox = self.inbox, ()
         for message in inbox:
             self.append(message)
 
     def mark(self, asks: Sequence[OneAsk]) -> None:
-        """Say what was shown of the calls that wait for a person (promise wait:ask): nobody else can tell that they have not
-        run."""
+        """Record what was shown of the calls that wait for a person (promise wait:ask): otherwise nobody could tell that they did
+        not run."""
         self.messages[:] = with_asks(self.messages, asks=asks)
         self.added[:] = with_asks(self.added, asks=asks)
 
     # what gives way
 
     def keep_whole(self, originals: Mapping[str, ToolResult]) -> None:
-        """Results that stand shortened in the history from their first day on."""
+        """Keep the whole form of results that are shortened in the history from the beginning."""
         self.originals.update(originals)
 
     def give_way(self, after: Sequence[Message], *, shortened: Sequence[str]) -> None:
-        """These messages stand for all until now; those of the results in them that were `shortened` (ids of calls) are kept
-        whole aside."""
+        """From now on these messages replace all others. The whole form of the results that were `shortened` (ids of calls) is
+        kept."""
         wanted = frozenset(shortened) - self.originals.keys()
         for message in self.messages:
             for part in message.parts:
@@ -191,7 +191,7 @@ class History(msgspec.Struct, kw_only=True):
         self._replace(after)
 
     def fit(self, after: Sequence[Message]) -> None:
-        """The answer's request carries these messages only, until `put_back`."""
+        """The answer's request carries only these messages, until `put_back`."""
         whole = Whole(
             messages=tuple(self.messages),
             sizes=tuple(self.sizes),
@@ -203,7 +203,7 @@ class History(msgspec.Struct, kw_only=True):
         self.whole = whole
 
     def put_back(self) -> None:
-        """Make `messages` the whole history again, with what has come since."""
+        """Make `messages` the whole history again, with everything that has come since."""
         whole, self.whole = self.whole, None
         if whole is None:
             return
@@ -214,7 +214,7 @@ class History(msgspec.Struct, kw_only=True):
         self.prompt, self.gave_way = grown(whole.prompt, added_bytes=sum(sizes)), whole.gave_way
 
     def goes_out(self, *, changed: bool = False) -> None:
-        """A request leaves with it; or (`changed`) one that does not begin with all of it is about to."""
+        """A request leaves with it; or (`changed`) a request is about to leave that does not begin with all of it."""
         self.changed = changed
 
     def _replace(self, after: Sequence[Message]) -> None:
@@ -225,9 +225,9 @@ class History(msgspec.Struct, kw_only=True):
         self.changed = self.gave_way = True
 
 
-# What a session's turns hand on to one another, so that none begins with what an earlier one had summarised.
+# What a session's turns pass on, so that no turn begins with messages that an earlier turn had summarised.
 #
-# Beside the messages it is the work that is done on them already: they are healed, weighed and counted once, not in every turn.
+# Beside the messages, this is the work that was done on them: they are healed, weighed and counted once, not in every turn.
 
 
 CHANGED_SYSTEM = Text(
@@ -240,8 +240,8 @@ NO_SYSTEM = Text("The instructions have been removed. None of the earlier ones h
 class LeftHistory(msgspec.Struct, frozen=True, kw_only=True):
     """How a turn left its history: `messages` as its next request would have carried them, healed for `config`.
 
-    `sizes` are the bytes of the first of them, `prompt` the size of these with system and tools. `given_limits` are the
-    model's limits that the turn began with; those of `config` hold what its provider told since.
+    `sizes` are the bytes of the first messages, `prompt` the size of these with system and tools. `given_limits` are the model's
+    limits that the turn began with; those of `config` include what its provider has told since.
     """
 
     messages: Sequence[Message]
@@ -261,13 +261,14 @@ class LeftHistory(msgspec.Struct, frozen=True, kw_only=True):
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
     """What the next turn of a session starts from.
 
-    `messages` are all that were said, until a turn makes room: then what its summaries and shortened results left of them.
-    `originals` are the whole results of shortened ones, by call id; `gone` are the messages that gave way, as they were.
-    `call_ids` are those that the session has used, the ones of messages that are gone too. `gave_way`: some are. Without
-    `left` the messages are healed and weighed anew. `words` are the user's of a turn that was killed while calls waited:
-    behind them these could not be answered any more, so the next turn begins with them. `sent` is the last request that left;
-    `changed`: the next one begins otherwise than with its messages, because room was made. `adapted` is what the session was told
-    of settings that do not go to their model as they were set, `told_system` the instructions that stand behind messages.
+    `messages` are everything that was said, until a turn makes room: then they have its summaries and shortened results.
+    `originals` are the whole forms of shortened results, by call id. `gone` are the messages that gave way, in their original
+    form. `call_ids` are those that the session has used, also in messages that are gone. `gave_way`: some messages are gone.
+    Without `left`, the messages are healed and weighed again. `words` are the user's messages from a turn that was killed while
+    calls waited: after them these calls could not be answered any more, so the next turn begins with them. `sent` is the last
+    request that left; `changed`: the next one does not begin with its messages, because room was made. `adapted` is what the
+    session was told about settings that go to the model in another form. `told_system` are the instructions that come after
+    messages.
     """
 
     messages: Sequence[Message] = ()
@@ -285,13 +286,13 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     lessons: dict[str, tuple[ServerLesson, ...]] = {}
 
     def fit(self, config: TurnConfig) -> TurnConfig:
-        """The configuration with what earlier turns learned of stale thinking and of what a server refuses, and with the limits
-        that the provider told one of them, where it is the same model's."""
+        """The configuration with what earlier turns learned about stale thinking and about a server's refusals. If the model is
+        the same, it also has the limits that the provider told an earlier turn."""
         if config.stale_thinking == NOTHING_STALE:
             config = config.without_stale(self.stale_thinking)
         if self.lessons:
             config = config.with_lessons(self.lessons)
-        # Instructions that move change the prefix, which costs the reasoning behind them: after a summary there is none.
+        # Moved instructions change the prefix, which costs the reasoning behind them: after a summary there is none.
         before = None if self.sent is None else self.sent.request
         if config.system_in_input and before is not None and not self.gave_way and before.model == config.model:
             config = config.with_system_in_input(before.system_in_input)
@@ -309,7 +310,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         return config.with_limits(left.config.model_limits)
 
     def _keeps_system(self, config: TurnConfig) -> bool:
-        """Whether the instructions of before go out again, and what changed of them behind the messages."""
+        """Whether the earlier instructions are sent again, with their changes after the messages."""
         before = None if self.sent is None else self.sent.request
         return config.system_in_input and before is not None and before.system_in_input and before.model == config.model
 
@@ -318,8 +319,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         return () if self.sent is None else self.sent.request.system
 
     def with_system(self, started: TurnStarted, *, config: TurnConfig) -> TurnStarted:
-        """What the next turn starts with: other instructions than the model knows are told behind the messages, where those of
-        before stay (`config` is fitted), and where the messages hold some that were told so."""
+        """What the next turn starts with. If the earlier instructions stay (`config` is fitted), or the messages already hold
+        instructions, changed instructions are told after the messages."""
         first = self._first_system if self._keeps_system(config) else None
         known = first if self.told_system is None else self.told_system
         if known is None or known == started.config.system:
@@ -332,8 +333,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         return config.appends_tools and before is not None and before.model == config.model
 
     def with_tools(self, started: TurnStarted, *, config: TurnConfig) -> TurnStarted:
-        """What the next turn starts with: tools that the last turn did not have are told behind the messages, where the model
-        takes them there (`config` is fitted) and those that it had are the same."""
+        """What the next turn starts with. Tools that the last turn did not have are told after the messages, if the model accepts
+        them there (`config` is fitted) and the earlier tools are the same."""
         left = self.left
         if left is None or not self._appends(config):
             return started
@@ -345,14 +346,14 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         return _behind_results(started, (Message("system", tuple(map(new_tool, new))),)) if new else started
 
     def with_words(self, started: TurnStarted) -> TurnStarted:
-        """What the next turn starts with: `words` are part of its input, behind the results that it begins with."""
+        """What the next turn starts with: `words` become part of its input, after the results that it begins with."""
         return _behind_results(started, self.words) if self.words else started
 
     def begin(self, new: Sequence[Message], *, config: TurnConfig) -> tuple[Healed, History]:
-        """The messages with `new` behind them as `config` may send them, and the history of a turn that starts with them.
+        """The messages followed by `new` as `config` may send them, and the history of a turn that starts with them.
 
-        What a turn left healed and weighed stays as it is up to the last of the user's messages: what is open stands
-        behind that.
+        Messages that a turn left healed and weighed stay unchanged up to the last of the user's messages: what is open comes
+        after that.
         """
         before_bytes = request_bytes(system=config.system, tools=[offer.spec for offer in config.tools])
         prompt = PromptSize(added_bytes=before_bytes)
@@ -391,20 +392,20 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _behind_results(started: TurnStarted, words: Sequence[Message]) -> TurnStarted:
-    """The turn's input with these words in front of what it says, and behind the results that it begins with."""
+    """The turn's input with these words before its text, and after the results that it begins with."""
     given = started.input
     at = next((place for place, message in enumerate(given) if message.role != "tool"), len(given))
     return msgspec.structs.replace(started, input=(*given[:at], *words, *given[at:]))
 
 
 def _may_append(config: TurnConfig, new: tuple[ToolSpec, ...], *, had: tuple[ToolSpec, ...]) -> bool:
-    """Claude takes some of a provider's own tools in front alone, and behind no tool in front none without reading all anew (API
-    docs, "Define tools in a message")."""
+    """Claude takes some of a provider's own tools only in front. Without any tool in front, a tool behind the messages makes it
+    read everything again (API docs, "Define tools in a message")."""
     return config.family != "anthropic_messages" or (bool(had) and all(spec.opaque is None for spec in new))
 
 
 def _in_order(offers: tuple[ToolOffer, ...], *, before: tuple[ToolOffer, ...]) -> tuple[ToolOffer, ...]:
-    """Those of `before` in their order, and the others behind them."""
+    """The tools of `before` in their old order, then the others."""
     places = {offer.spec.name: place for place, offer in enumerate(before)}
     return tuple(sorted(offers, key=lambda offer: places.get(offer.spec.name, len(places))))
 
@@ -420,7 +421,7 @@ def carried_of(earlier: "Sequence[Message] | Carried") -> Carried:
 
 
 def told_system_in(messages: Sequence[Message]) -> tuple[Text, ...] | None:
-    """The instructions that were told last behind messages; None: none were."""
+    """The last instructions that were told after messages; None: there are none."""
     for message in reversed(messages):
         if message.role == "system" and message.parts and message.parts[0] in (CHANGED_SYSTEM, NO_SYSTEM):
             return tuple([part for part in message.parts[1:] if isinstance(part, Text)])
@@ -428,7 +429,8 @@ def told_system_in(messages: Sequence[Message]) -> tuple[Text, ...] | None:
 
 
 def _same_beginning(before: Sequence[Message], *, messages: Sequence[Message]) -> int:
-    """How many of the messages `before` stand at the beginning of `messages`: healing keeps the ones that it does not change."""
+    """How many of the messages `before` are at the beginning of `messages`: healing keeps the messages that it does not
+    change."""
     for place, (old, new) in enumerate(zip(before, messages, strict=False)):
         if old is not new:
             return place

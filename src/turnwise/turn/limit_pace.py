@@ -46,8 +46,8 @@ from turnwise.vocab import NO_USAGE, Message, Request, Usage
 
 
 class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The next request as the limits see it: what was spent before its step ends, the size of its prompt, the row of the model
-    that is asked where a limit of cost needs it, and whether a plan that bills by step has billed the step already."""
+    """The next request as the limits see it: what will be spent before its step ends, the size of its prompt, the price row of
+    its model if a limit of cost needs it, and whether a plan that bills by step has already billed this step."""
 
     spent: Spent
     prompt_tokens: int
@@ -56,23 +56,22 @@ class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was seen of the turn's costs, and what that allowed the step at hand. Times are seconds since the turn began, as
-    the driver reports them; a journal without them has none, and no limit of time then holds.
-    """
+    """The turn's costs so far, and what they allow the current step. Times are seconds since the turn began, as the runner
+    reports them. A journal without times has none, and then no limit of time holds."""
 
     pace: Pace = "go"
-    bound: Leaf | None = None  # the limit that stands against a step that is not a `go`
+    bound: Leaf | None = None  # the limit because of which a step is not a `go`
     at_s: float = 0.0
-    step_s: float = 0.0  # when the step at hand began
+    step_s: float = 0.0  # when the current step began
     longest_step_s: float = 0.0
     longest_request_s: float = 0.0
     longest_output_tokens: int = 0
-    last: Usage = NO_USAGE  # of the last response that had one
-    weighed: int = 0  # messages that its prompt held
-    calls_end_s: float | None = None  # when those at hand have to be over, as the answer comes after them
+    last: Usage = NO_USAGE  # of the last response with a usage
+    weighed: int = 0  # messages in its prompt
+    calls_end_s: float | None = None  # when the current calls must be over, because the answer comes after them
 
     def saw(self, event: Event, *, messages: int) -> "Pacing":
-        """What an event tells of time and tokens. A response is one to a prompt of so many `messages`."""
+        """Take what an event tells about time and tokens. A response belongs to a prompt of so many `messages`."""
         if type(event) is ResponseReceived:
             return self._took_in(event.response.usage, at_s=event.at_s, messages=messages)
         if type(event) is ToolsFinished:
@@ -82,9 +81,9 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 usage = None if partial is None else partial.usage
                 return self._took_in(usage, at_s=event.at_s, messages=messages)
             case TurnStarted() | Interrupted() | MessageArrived() | RulesAdded():
-                return self  # the command at hand goes on, and its time with it
+                return self  # the current command continues, and so does its time
             case Asked(at_s=at_s) if at_s > self.at_s:
-                # A person's time says nothing of how long the next step takes.
+                # A person's time says nothing about the length of the next step.
                 return replace(self, at_s=at_s, step_s=self.step_s + at_s - self.at_s)
             case _:
                 return self if event.at_s <= self.at_s else replace(self, at_s=event.at_s)
@@ -104,7 +103,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def weigh_less(self, history: History) -> "Pacing":
-        """What the prompt holds now that old messages gave way: the provider's count of the last one says nothing of it."""
+        """The prompt's size after old messages gave way: the provider's count of the last prompt no longer applies."""
         if not history.changed:
             return self
         last = Usage(input_tokens=self.prompt_tokens(history))
@@ -120,14 +119,14 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def begin_plain_step(self, most: int, *, steps: int) -> "Pacing":
-        """Judge the step that would come after so many, where nothing limits the turn but that `most` steps may be."""
+        """Judge the next step after so many steps, if the only limit is that there may be `most` steps."""
         longest = max(self.longest_step_s, self.at_s - self.step_s) if steps else 0.0
         allowed = pace_of_steps(most, steps=steps)
         bound = None if allowed == "go" else MaxSteps(most)
         return replace(self, step_s=self.at_s, longest_step_s=longest, pace=allowed, bound=bound)
 
     def begin_step(self, config: TurnConfig, *, coming: NextRequest) -> "Pacing":
-        """Judge the step that would come next."""
+        """Judge the next step."""
         longest = max(self.longest_step_s, self.at_s - self.step_s) if coming.spent.steps else 0.0
         begun = replace(self, step_s=self.at_s, longest_step_s=longest)
         return begun.judge(config, coming=coming)
@@ -139,13 +138,13 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         allowed = pace(limit, spent=coming.spent, forecast=ahead)
         untimed = replace(ahead.answer, elapsed_s=0.0)
         if allowed == "stop" and not is_over(limit, spent=coming.spent + untimed):
-            # Only its time is too long by the guess, and the driver ends it when the time is up: it may be in time.
+            # Only its estimated time is too long, and the runner ends it when the time is up: it may finish in time.
             allowed = "answer"
         bound = None if allowed == "go" else binding(limit, spent=coming.spent, forecast=ahead)
         return replace(self, pace=allowed, bound=bound)
 
     def answering(self, bound: Leaf | None) -> "Pacing":
-        """Only the answer's request has room under this limit."""
+        """Under this limit, only the answer's request has room."""
         return replace(self, pace="answer", bound=bound)
 
     def wanted(self, coming: NextRequest) -> Spent:
@@ -154,19 +153,19 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return coming.spent + ahead.step + ahead.answer_after
 
     def affords(self, limits: Limit, *, coming: NextRequest, answers: bool, within: bool, after_s: float) -> bool:
-        """Whether one request more within the step is possible, after so long a wait: one that `answers`, or one that leaves an
-        answer, `within` the step or in the next one (after calls)."""
+        """Whether one more request within the step is possible after so long a wait: a request that `answers`, or one that leaves
+        an answer, `within` the step or in the next one (after calls)."""
         ahead = self._forecast(coming)
         more = ahead.answer if answers else ahead.request + ahead.answer_after
-        # It is part of the step at hand. The driver bounds the time of an answer; another request and the answer after it may
-        # take as long as the longest so far, or that answer is cut off.
+        # The request is part of the current step. The runner bounds the time of an answer. Another request and the answer after
+        # it may take as long as the longest so far, otherwise that answer would be cut off.
         elapsed_s = after_s + (0.0 if answers else 2 * self.longest_request_s)
         more = replace(more, steps=1 if answers or within else 2, elapsed_s=elapsed_s)
         return not is_over(limits, spent=coming.spent + more)
 
     def most_prompt_tokens(self, config: TurnConfig, *, coming: NextRequest) -> int | None:
-        """The largest prompt, no larger than the coming one, with which the limits allow an answer and our own words in its
-        request; None where none does."""
+        """The largest prompt, not larger than the coming one, with which the limits allow an answer and turnwise's own texts in
+        its request. None if there is no such prompt."""
 
         def allows(tokens: int) -> bool:
             return self.judge(config, coming=replace(coming, prompt_tokens=tokens)).pace != "stop"
@@ -180,8 +179,8 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return least
 
     def is_last(self, config: TurnConfig, *, coming: NextRequest) -> bool:
-        """Whether the limits allow no answer after the next request even if that is refused, which costs a request, its time and
-        no token."""
+        """Whether the limits allow no answer after the next request even if that is refused. A refusal costs a request and its
+        time, but no token."""
         if config.limits is None:
             return False
         refused = Spent(
@@ -194,11 +193,11 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def output_left(
         self, config: TurnConfig, *, coming: NextRequest, own: Sequence[Message], answers: bool
     ) -> int | None:
-        """The tokens that the response to the next request may hold: one that `answers` has all that is left, another one
-        leaves the answer after it; `own` are messages of that request alone. None where nothing limits it.
+        """The tokens that the response to the next request may hold. A request that `answers` has all that is left; any other
+        leaves the answer after it. `own` are messages of that request alone. None if nothing limits it.
 
-        Never less than the least answer, or a step of that length: `pace` and `affords` have found room for them, but for
-        what guesses differ by.
+        Never less than the shortest answer, or a step of that length: `pace` and `affords` have found room for them, apart from
+        differences between estimates.
         """
         if config.limits is None:
             return None
@@ -213,7 +212,7 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return None if left is None else max(left, LEAST_ANSWER_TOKENS if answers else ANSWER_TOKENS)
 
     def answer(self, coming: NextRequest) -> Spent:
-        """What the answer after the calls at hand is likely to cost; its prompt holds some of what they bring."""
+        """The likely cost of the answer after the current calls. Its prompt holds some of their results."""
         prompt_tokens = coming.prompt_tokens + RESULT_TOKENS
         usd = ZERO
         if coming.price is not None:
@@ -222,14 +221,15 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(answer, output_tokens=ANSWER_TOKENS, cost_usd=usd)
 
     def most_s(self, left_s: float | None) -> float | None:
-        """How long something may take that the answer comes after, where the turn has `left_s`; None where nothing limits it."""
+        """How long work before the answer may take, if the turn has `left_s`; None if nothing limits it."""
         return None if left_s is None else max(left_s - kept_s(left_s, longest_request_s=self.longest_request_s), 0.0)
 
     def begin_calls(self, left_s: float | None) -> "Pacing":
-        """The calls of a step begin, where the turn has `left_s`. All that is done about them ends with one deadline, or each
-        part of it would take its share of what the one before has left.
+        """The calls of a step begin, with `left_s` of the turn's time. One deadline ends all work on them; otherwise each part
+        would take its share of what the part before has left.
 
-        Where less is left than the longest request took they have half of it: a tool may be quick, and the answer quicker.
+        If less time is left than the longest request took, the calls have half of it: a tool may be quick, and the answer
+        quicker.
         """
         most_s = self.most_s(left_s)
         if left_s is None or most_s is None:
@@ -238,12 +238,12 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def calls_s(self) -> float | None:
-        """What the calls at hand still have; None where nothing limits it."""
+        """The seconds that the current calls still have; None if nothing limits them."""
         return None if self.calls_end_s is None else floor(max(self.calls_end_s - self.at_s, 0.0) * 1000) / 1000
 
     def at_stake(self, request: Request, *, own: int, coming: NextRequest) -> Decimal:
-        """What a request is projected to cost at the coming price, with an output like the longest so far within its own limit;
-        its last `own` messages are no part of the history."""
+        """The projected cost of a request at the coming price, with an output as long as the longest so far within its own limit.
+        Its last `own` messages are not part of the history."""
         if coming.price is None:
             return ZERO
         extra = request.messages[len(request.messages) - own :]
@@ -258,15 +258,15 @@ class Pacing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def prompt_tokens(self, history: History) -> int:
-        """The size of the next prompt: what its provider counted of the last one, and what came since; all of it by its
-        bytes where the provider does not count; what is left of it by the history's own count where old messages gave way. Looks
-        at new messages only: this is asked several times a step."""
+        """The size of the next prompt: the provider's count of the last one, and what came since. If the provider does not count,
+        it is estimated from the bytes. If old messages gave way, it is the history's own count of the rest. Looks at new messages
+        only, because this is called several times a step."""
         if history.changed:
             history.weigh()
             return history.prompt.tokens
         if not self.last.input_tokens:
             return prompt_tokens_of(NO_USAGE, added_bytes=history.before_bytes + history.bytes_from(0))
-        # The response itself is counted in the last request's usage.
+        # The usage of the last request already counts the response itself.
         messages = history.messages
         is_reply = (
             self.last.output_tokens > 0 and self.weighed < len(messages) and messages[self.weighed].role == "assistant"

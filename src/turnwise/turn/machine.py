@@ -1,4 +1,4 @@
-"""The chair: takes what happened, says what to do next. Pure; every wait is the driver's."""
+"""The turn machine: takes events and says what to do next. It is pure; every wait belongs to the driver (the runner)."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import cast
@@ -58,8 +58,8 @@ AnyPhase = Step | Opening | Composing | Attempt | Recovery | Calls | Program | A
 class Turn(msgspec.Struct, kw_only=True):
     """One turn: `start` gives the first command, `receive` the next, until it is FinishTurn.
 
-    Plain data: `replay` rebuilds it from its journal. `known` outlives its phases, which stand in a row, each begun by the one
-    before it; the last one waits for what was ordered.
+    Plain data: `replay` rebuilds it from its journal. `known` outlives its phases. The phases form a stack: each was begun by the
+    one before it, and the last one waits for the ordered command.
     """
 
     known: Known
@@ -70,7 +70,7 @@ class Turn(msgspec.Struct, kw_only=True):
 
     @classmethod
     def start(cls, started: TurnStarted, *, earlier: Sequence[Message] | Carried = ()) -> tuple["Turn", Command]:
-        """A turn and its first command. `earlier` are the messages of the session's earlier turns, or what these carry on.
+        """A turn and its first command. `earlier` are the messages of the session's earlier turns, or what these pass on.
 
         Raises CallerError for a configuration that cannot work.
         """
@@ -121,7 +121,7 @@ class Turn(msgspec.Struct, kw_only=True):
         if (type(event) is ResponseReceived or type(event) is RequestFailed) and event.number != spending.requests:
             raise TurnwiseBug(f"a response to request {event.number} came while request {spending.requests} is at hand")
         spending.see(event, config=known.config, messages=len(known.history.messages))
-        if type(event) is MessageArrived:  # the command at hand goes on as it is
+        if type(event) is MessageArrived:  # the current command continues unchanged
             self._put_by((event.message,))
             return self._at_hand
         if type(event) is RulesAdded:
@@ -137,7 +137,7 @@ class Turn(msgspec.Struct, kw_only=True):
         return command
 
     def _run(self, move: Move) -> Command:
-        """Go on until there is something to order."""
+        """Continue until there is a command."""
         known = self.known
         phases = cast(list[Phase], self.phases)
         while True:
@@ -166,7 +166,7 @@ class Turn(msgspec.Struct, kw_only=True):
                 return cast(Command, then)
 
     def _end(self, outcome: object) -> FinishTurn:
-        """The turn ends: so says its last step, or a hook before a request."""
+        """End the turn, because its last step or a hook before a request says so."""
         if isinstance(outcome, Denied):
             self._leave(Leaving(kind="denied", command=self.at_hand))
             why = f"The hook `{outcome.by}` stopped the turn before its next request: {outcome.why}."
@@ -178,7 +178,7 @@ class Turn(msgspec.Struct, kw_only=True):
         """What the turn adds to its session if nothing more happens; every call that may have run has a result. The calls in
         `begun` (ids) had started; None: it is unknown which calls had.
 
-        Of use after a crash. The turn takes no event afterwards.
+        Used after a crash. The turn takes no event afterwards.
         """
         if self.state is not State.FINISHED:
             is_running = self.state is State.RUNNING
@@ -186,7 +186,7 @@ class Turn(msgspec.Struct, kw_only=True):
             self._leave(Leaving(kind="lost", command=self.at_hand, started=started, is_running=is_running))
             self.known.apply(PauseSettled())
             if not self.known.pending:
-                self.known.apply(InboxRead())  # nobody was told of words that were not taken up
+                self.known.apply(InboxRead())  # nobody was told that these messages were taken up
             self.known.apply(PutBack())
             self.state = State.FINISHED
         return tuple(self.known.history.added)
@@ -223,7 +223,7 @@ class Turn(msgspec.Struct, kw_only=True):
         return self._run(self.phases[-1].receive(event, self.known)) if self.state is State.ASKING else self._at_hand
 
     def _leave(self, leaving: Leaving) -> None:
-        """Let the phases leave, the last one first."""
+        """Let the phases end, the last one first."""
         told: object = None
         while self.phases:
             left = self.phases.pop().leave(leaving, self.known, told)
@@ -239,19 +239,19 @@ class Turn(msgspec.Struct, kw_only=True):
         return FinishTurn(result=self.result)
 
     def _put_by(self, messages: Sequence[Message]) -> None:
-        """Keep words for the next request, made fit for it: what stands in history is not healed again."""
+        """Keep messages for the next request, healed for it: the history itself is not healed again."""
         known = self.known
         healed = heal(messages, family=known.config.family, taken_ids=known.history.call_ids)
         self.known.apply(WordsPutBy(healed))
 
     @property
     def messages(self) -> Sequence[Message]:
-        """What the next request carries."""
+        """The messages that the next request carries."""
         return self.known.history.messages
 
     @property
     def added(self) -> Sequence[Message]:
-        """What it has added to the session by now."""
+        """What the turn has added to the session so far."""
         return self.known.history.added
 
     @property
@@ -262,7 +262,7 @@ class Turn(msgspec.Struct, kw_only=True):
 
 
 def check_config(config: TurnConfig) -> None:
-    """Raise CallerError for a configuration that cannot work, saying what to change."""
+    """Raise CallerError for a configuration that cannot work. The error says what to change."""
     if config.max_steps < 1:
         raise CallerError(f"`max_steps` is {config.max_steps}; a turn needs at least 1")
     if config.retry.attempts < 1:
@@ -287,13 +287,13 @@ def check_config(config: TurnConfig) -> None:
         raise CallerError(f"the output schema is no usable JSON Schema: {fault}")
 
 
-# A turn out of its journal: the same events give the same commands, anywhere, without running anything.
+# Rebuilding a turn from its journal: the same events give the same commands anywhere, without running anything.
 
 
 class SessionSoFar(msgspec.Struct, frozen=True, kw_only=True):
-    """A session between two turns. `messages` are all that its turns brought, whole, whatever was summarised; a result that
-    was too large when it came stands there as the model saw it, and its whole text is in the journal. `carried` is what the
-    next turn starts from, `asks` what the last one left to be decided."""
+    """A session between two turns. `messages` are all messages of its turns, whole, even if they were summarised. A result that
+    was too large when it came is there as the model saw it; its whole text is in the journal. `carried` is what the next turn
+    starts from, `asks` what the last turn left undecided."""
 
     messages: Sequence[Message] = ()
     carried: Carried = Carried()
@@ -301,10 +301,10 @@ class SessionSoFar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def restore(events: Iterable[Event], *, earlier: Sequence[Message] | Carried = ()) -> tuple[Turn, list[Command]]:
-    """The turn as its journal left it, and every command it gave; the last is the one at hand.
+    """The turn as its journal left it, and every command it gave; the last one is the current command.
 
-    `earlier` is what the session's earlier turns carry on, as `fold_session` gives it, or their messages.
-    Raises TurnwiseBug for a journal that does not begin with TurnStarted, or whose events are no legal sequence.
+    `earlier` is what the session's earlier turns pass on, as `fold_session` gives it, or their messages. Raises TurnwiseBug for a
+    journal that does not begin with TurnStarted, or whose events are not a legal sequence.
     """
     commands: list[Command] = []
     turn = _rebuilt(events, earlier=earlier, commands=commands)
@@ -314,7 +314,7 @@ def restore(events: Iterable[Event], *, earlier: Sequence[Message] | Carried = (
 def _rebuilt(
     events: Iterable[Event], *, earlier: Sequence[Message] | Carried, commands: list[Command] | None = None
 ) -> Turn:
-    """The turn alone: each command holds the history as it was, and those of a long turn together its square."""
+    """Only the turn: each command holds the history at its time, and all commands of a long turn together would be quadratic."""
     journal = iter(events)
     turn, command = Turn.start(_first(next(journal, None)), earlier=earlier)
     if commands is not None:
@@ -332,11 +332,11 @@ def replay(events: Iterable[Event], *, earlier: Sequence[Message] | Carried = ()
 
 
 def fold_session(journals: Iterable[Sequence[Event]]) -> SessionSoFar:
-    """A session from the journals of its turns in order.
+    """A session from the journals of its turns, in order.
 
-    A turn that was killed in mid-way keeps what it had: its open calls get the result that the run was interrupted and
-    that the tool may or may not have run (which of them had begun, the events do not say). Linear: a turn takes over what the
-    one before it had healed and weighed.
+    A turn that was killed in the middle keeps what it had: its open calls get the result that the run was interrupted and that
+    the tool may or may not have run (the events do not say which calls had begun). Linear: a turn takes over what the one before
+    it had healed and weighed.
     """
     fold = SessionFold()
     for events in journals:
@@ -345,7 +345,7 @@ def fold_session(journals: Iterable[Sequence[Event]]) -> SessionSoFar:
 
 
 class SessionFold:
-    """A session that grows by one turn after the other: `carried` is what its next turn starts from."""
+    """A session that grows turn by turn: `carried` is what its next turn starts from."""
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
@@ -357,17 +357,17 @@ class SessionFold:
         return SessionSoFar(messages=self._messages, carried=self.carried, asks=self._asks)
 
     def take_events(self, events: Sequence[Event], *, begun: Collection[str] | None = None) -> None:
-        """`take` the turn of these events; one without any adds nothing."""
+        """`take` the turn of these events; without events nothing is added."""
         if events:
             self.take(_rebuilt(events, earlier=self.carried), started=_first(events[0]), begun=begun)
 
     def take(self, turn: Turn, *, started: TurnStarted, begun: Collection[str] | None = None) -> None:
-        """Put the session's next turn behind the others; one that has not ended is left as it is. The model is told that the
+        """Add the session's next turn after the others. A turn that has not ended is left as it is. The model is told that the
         open calls in `begun` (ids) may have run; None: any of them may have. The turn takes no event afterwards."""
         messages = self._messages
         messages += started.history
         messages += turn.left_behind(begun)
-        if started.keeps_waiting:  # what an earlier turn left may wait still
+        if started.keeps_waiting:  # calls that an earlier turn left may still wait
             self._asks = still_waiting((*self._asks, *turn.known.waiting_asks), messages=messages)
         else:
             self._asks = () if turn.result is None else turn.result.asks
@@ -385,7 +385,7 @@ def _carry_on(before: Carried, *, turn: Turn, started: TurnStarted, whole: list[
     )
     gave_way = history.gave_way or before.gave_way
     messages: Sequence[Message] = history.messages if gave_way else whole
-    if history.known_as and not history.gave_way:  # the session keeps its own ids; they are healed anew
+    if history.known_as and not history.gave_way:  # the session keeps its own ids; they are healed again
         left = None
         messages = [*before.messages, *started.history, *history.added] if gave_way else whole
     told = told_system_in(messages if history.gave_way else history.added)

@@ -1,4 +1,4 @@
-"""What follows from a response that is settled: calls, an answer, one more step, or an end."""
+"""What follows from a settled response: calls, an answer, one more step, or an end."""
 
 from collections.abc import Sequence
 
@@ -47,10 +47,10 @@ from turnwise.vocab import FinishReason, ProviderItem, StopReason, Text
 from turnwise.vocab.hidden_characters import says_something
 
 
-# The answer: judged by the wanted schema, and by the type behind it; taken, or asked for once more.
+# The answer: the output schema judges it, and the type behind the schema. It is accepted, or the model is asked again.
 class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """An answer that came with `finish`. `partial`: the model was made to answer. One that `lost` a piece on the way is no
-    output, and no correction would be the model's to make. `json` fits the schema, while the type behind it looks at it."""
+    """An answer that came with `finish`. `partial`: the model was made to answer. If the answer `lost` a piece on the way, it is
+    not an output, and the model could not correct that. `json` fits the schema, and the type behind it is about to check it."""
 
     text: str
     finish: FinishReason
@@ -75,7 +75,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return self._accept(known, output=None, lacks=UNFINISHED.get(self.finish, NO_OUTPUT))
 
     def receive(self, event: Event, known: Known) -> Move:
-        """The wanted type has looked at the answer."""
+        """The output type has checked the answer."""
         if not isinstance(event, OutputChecked):
             raise TurnwiseBug(f"an answer does not wait for {type(event).__name__}")
         problems = event.problems
@@ -96,7 +96,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return known.tally.corrections < known.config.max_output_corrections and not known.is_forced
 
     def _accept(self, known: Known, *, output: str | None, lacks: str, changes: tuple[Change, ...] = ()) -> Move:
-        """Take the text as the answer; `lacks` says what it is short of, if anything."""
+        """Accept the text as the answer; `lacks` says what is missing from it, if anything."""
         if known.history.inbox and not self.partial and not known.is_forced and affords_step(known):
             return Move(self, (*changes, Replaced(words=known.words.answered())), Over(GoesOn()))
         lacks = lacks or (MADE_TO_ANSWER if self.partial else "")
@@ -112,7 +112,7 @@ NOT_WHOLE = "The response did not arrive whole, so there is no answer of the mod
 
 
 class BeyondCap(msgspec.Struct, frozen=True, kw_only=True):
-    """There is no answer, and `why`: it is asked for once more, beyond the cap if need be."""
+    """There is no answer, and `why`: the model is asked once more, beyond the cap if necessary."""
 
     why: str
     wish: Wish
@@ -125,7 +125,8 @@ class Follows(msgspec.Struct, frozen=True):
 
 
 def follows(found: Reading, *, known: Known, barred: tuple[Barred, ...], gave_up: str) -> Follows:
-    """`barred` are calls of it that were cut, and that the rules deny; `gave_up` says why there was no further attempt."""
+    """What follows from the response. Its `barred` calls were cut, and the rules deny them; `gave_up` says why there was no
+    further attempt."""
     adopted, response = found.adopted, found.response
     match found.kind:
         case "called":
@@ -154,7 +155,7 @@ def follows(found: Reading, *, known: Known, barred: tuple[Barred, ...], gave_up
 
 
 def _disobeyed(found: Reading) -> Follows:
-    """The model called a tool where none was allowed: not executed, its text kept if there is one."""
+    """The model called a tool although none was allowed: it does not run, and the response's text is kept if there is one."""
     changes = recorded(found.adopted, calls_answer=NOT_RUN_LAST_STEP)
     if says_something(found.text):
         answer = Answer(text=found.text, finish=found.response.finish, partial=True, lost=found.lost)
@@ -163,8 +164,8 @@ def _disobeyed(found: Reading) -> Follows:
 
 
 def _paused(found: Reading, *, known: Known) -> Follows:
-    """Send the content back to go on. Before a forced answer only its text: a server-side tool that has no result yet
-    may not be followed by an instruction."""
+    """Send the content back so that the model continues. Before a forced answer only its text is sent: an instruction must not
+    follow a server-side tool without a result."""
     goes_last = known.config.family in PAUSE_GOES_BACK_LAST
     message = as_last(found.adopted.message) if goes_last else found.adopted.message
     told = Replaced(words=known.words.paused(found.text, lost=found.lost))
@@ -174,19 +175,19 @@ def _paused(found: Reading, *, known: Known) -> Follows:
 
 
 def _lost_all(found: Reading, *, known: Known) -> Follows:
-    """What the model said did not arrive: ask on as for an empty response, but no oftener than for any lost piece."""
+    """The model's text did not arrive: ask again as for an empty response, but no more often than for any lost piece."""
     if not known.tally.may_ask_for_lost:
         return Follows(Over(Ends(why=NOT_WHOLE)))
     return _empty(found, known=known, tally=known.tally.lost_in(known.step), note=EMPTY_AGAIN)
 
 
 def _empty(found: Reading, *, known: Known, tally: Tally, note: str) -> Follows:
-    """Ask once more, as a step or as the one extra request; then answer ourselves (promise end:never-empty)."""
+    """Ask once more, as a step or as the one additional request; then turnwise itself answers (promise end:never-empty)."""
     tally = tally.after("empty")
     changes: tuple[Change, ...] = (PauseSettled(), Replaced(tally=tally))
     parts = found.adopted.message.parts
     if any(isinstance(part, ProviderItem) or (isinstance(part, Text) and says_something(part.text)) for part in parts):
-        # a server-side tool's work without a word about it, or words beside a call that could not be read
+        # a server-side tool's work without a text about it, or a text beside an unreadable call
         changes = (*changes, Appended(found.adopted.message))
     if tally.empties > 1:
         return Follows(Over(Ends(why=EMPTY_TWICE)), changes)

@@ -1,4 +1,4 @@
-"""What the phases of a turn end with, and the words that one leaves to the phase before it."""
+"""The outcomes of a turn's phases, and what one phase passes to the phase before it."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
@@ -16,13 +16,13 @@ from turnwise.turn.verdicts import Barred
 from turnwise.vocab import Fault, Request, Response, Settings, ToolResult
 
 
-# How a phase of a turn answers: what it is from now on, what changes, and what comes next.
+# How a phase of a turn answers: its next state, the changes, and what comes next.
 #
-# A phase is a frozen value. Those of a turn stand in a row, each begun by the one before it. `Turn` applies the changes of a move
-# before anything else happens; then it gives the command, begins the next phase, tells the outcome to the phase before, or (where
-# the move says nothing of these) asks the same phase to go on.
+# A phase is a frozen value. The phases of a turn form a stack: each was begun by the one before it. `Turn` applies the changes of
+# a move first. Then it gives the command, begins the next phase, or tells the outcome to the phase before. If the move has none
+# of these, it lets the same phase continue.
 class Leaving(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the turn ends here, and what the driver knew. `is_running`: tools of a response or of a program were at work."""
+    """Why the turn ends here, and what the runner knew. `is_running`: tools of a response or of a program were running."""
 
     kind: Literal["cancel", "deadline", "journal", "lost", "denied"]
     command: Command | None
@@ -35,15 +35,15 @@ class Leaving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Left(msgspec.Struct, frozen=True):
-    """What a phase leaves behind: changes, and a word to the phase before it."""
+    """What a phase leaves behind: changes, and a value for the phase before it."""
 
     changes: Sequence[Change] = ()
     told: object = None
 
 
 class Phase(Protocol):
-    """`go`: begin, or go on after changes. `receive`: an event that it waits for. `hear`: the outcome of the phase that it began.
-    `leave`: what stands if nothing more happens; `told` is the word of the phase that it began."""
+    """`go`: begin, or continue after changes. `receive`: take an event that it waits for. `hear`: take the outcome of the phase
+    that it began. `leave`: what holds if nothing more happens; `told` comes from the phase that it began."""
 
     def go(self, known: Known) -> "Move": ...
 
@@ -55,13 +55,13 @@ class Phase(Protocol):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """The next phase."""
+    """Begin this phase."""
 
     phase: Phase
 
 
 class BeginCalls(msgspec.Struct, frozen=True):
-    """The phase of these calls (`sorting.Source`): a program has calls too, and they have programs."""
+    """Begin the phase of these calls (`sorting.Source`): a program has calls too, and calls can be programs."""
 
     source: object
 
@@ -78,12 +78,12 @@ class Move(msgspec.Struct, frozen=True):
     then: Command | Begin | BeginCalls | Over | None = None
 
 
-# an attempt
+# of an attempt
 
 
 class Trying(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that has failed before. `attempt` is its last one's number, `failed_s` when the first one had failed, `fault` how
-    the last one did."""
+    """A request that has failed before. `attempt` is the number of its last attempt, `failed_s` the time of its first failure,
+    `fault` the last failure."""
 
     attempt: int
     failed_s: float
@@ -91,7 +91,7 @@ class Trying(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, fault: Fault, *, before: "Trying | None", at_s: float) -> "Trying":
-        """The failure at hand, the first one or one after those `before`."""
+        """The current failure: the first one, or one after those `before`."""
         return (
             cls(attempt=1, failed_s=at_s, fault=fault)
             if before is None
@@ -100,7 +100,7 @@ class Trying(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A response to be taken in. `gave_up` says why there was no further attempt, where one would have been in place."""
+    """A response to take in. `gave_up` says why there was no further attempt, if one would have been appropriate."""
 
     response: Response
     gave_up: str = ""
@@ -115,7 +115,8 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantsFallback(msgspec.Struct, frozen=True, kw_only=True):
-    """It failed for good at this model, and there is another one. `otherwise` is the outcome if it is not to be asked."""
+    """The request failed for good at this model, and there is another model. `otherwise` is the outcome if that one is not
+    asked."""
 
     why: str
     fault: Fault
@@ -123,44 +124,44 @@ class WantsFallback(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantsAnew(msgspec.Struct, frozen=True, kw_only=True):
-    """The request has to be built anew: what the limits leave is the answer's, or the prompt had to give way."""
+    """The request must be rebuilt: the limits leave only the answer, or parts of the prompt had to give way."""
 
     trying: Trying | None = None
 
 
 class Denied(msgspec.Struct, frozen=True, kw_only=True):
-    """A hook did not let it leave."""
+    """A hook did not let the request leave."""
 
     by: str
     why: str
 
 
-# composing
+# of composing
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step asks for beside what `prepare_step` said: a user-role text for its request only (`note`), the purpose of
-    that, and what it is a further attempt at."""
+    """What a step asks for beyond what `prepare_step` said: a user-role text for its request only (`note`), the purpose of the
+    request, and what it is another attempt at."""
 
     note: str = ""
     purpose: Purpose = "step"
     retry_of: Purpose | None = None
-    trying: Trying | None = None  # how often the request before it has failed
+    trying: Trying | None = None  # how often the last request has failed
 
 
 PLAIN_WISH = Wish()
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits allow the step, and this is asked for."""
+    """The limits allow the step, with these terms."""
 
     prepared: StepPrepared
     wish: Wish
 
 
 class Composed(msgspec.Struct, frozen=True, kw_only=True):
-    """The request, what it allows, how many of its last messages are no part of the history, what the answer's would have there,
-    and the wish that it fulfils."""
+    """The request, what it allows, how many of its last messages are not part of the history, what the answer's request would
+    have there, and the wish that it fulfils."""
 
     request: Request
     asking: RequestTerms
@@ -170,19 +171,19 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SummaryFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """No summary can be had, and nothing can be done without one. If it was not about room after all, `fault` is the one of the
-    request before it."""
+    """There is no summary, and the turn cannot continue without one. If the problem was not room after all, `fault` is the
+    failure of the request before it."""
 
     fault: Fault
     arrived: str
     gave_up: str
 
 
-# a recovery
+# of a recovery
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
-    """The one response that came of it, what it is judged by, and its calls that the rules deny."""
+    """The single response after recovery, what it is judged by, and its calls that the rules deny."""
 
     response: Response
     asking: RequestTerms
@@ -190,7 +191,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskAnew(msgspec.Struct, frozen=True, kw_only=True):
-    """It is asked for once more, with other settings; `stands` is what there is if that fails."""
+    """The model is asked once more, with other settings; `stands` is the response so far, if that fails."""
 
     settings: Settings
     stands: Settled
@@ -199,13 +200,13 @@ class AskAnew(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Eaten(msgspec.Struct, frozen=True, kw_only=True):
-    """Reasoning took all of it once more: the answer is asked for with these settings."""
+    """Reasoning used up the response again: the answer is asked for with these settings."""
 
     settings: Settings
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for its rest failed so that the next one must fail too; `left` is the response as far as it came."""
+    """A request for the rest failed, and the next request would fail too. `left` is the response as far as it came."""
 
     fault: Fault
     left: Response
@@ -213,12 +214,12 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CutShort(msgspec.Struct, frozen=True):
-    """Word to the step of a turn that ends in the middle of it: the response as far as it came."""
+    """For the step of a turn that ends in the middle of a response: the response as far as it came."""
 
     left: Response
 
 
-# calls and programs
+# of calls and programs
 
 
 class CallsOver(msgspec.Struct, frozen=True):
@@ -226,12 +227,12 @@ class CallsOver(msgspec.Struct, frozen=True):
 
 
 class CallsWait(msgspec.Struct, frozen=True):
-    """Some wait, for the client or for a person."""
+    """Some calls wait, for the client or for a person."""
 
 
 class CalledTools(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a program's calls: a result for each, the tools that ran, the tools that may have run, and how long a
-    person was asked."""
+    """What became of a program's calls: a result for each, the tools that ran, the tools that may have run, and how long a person
+    was asked."""
 
     results: Sequence[ToolResult]
     ran: tuple[str, ...]
@@ -258,11 +259,11 @@ class ProgramsLeft(msgspec.Struct, frozen=True):
     results: dict[str, ToolResult]
 
 
-# an answer, a step
+# of an answer or a step
 
 
 class Corrects(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer does not fit: the model is asked for it once more, in these words."""
+    """The answer does not fit: the model is asked for it once more, with this text."""
 
     text: str
     correction: str
@@ -273,6 +274,6 @@ class GoesOn(msgspec.Struct, frozen=True):
 
 
 class GoOn(msgspec.Struct, frozen=True):
-    """The turn goes on with a step that has this wish."""
+    """The turn continues with a step that has this wish."""
 
     wish: Wish = PLAIN_WISH

@@ -1,7 +1,7 @@
-"""Taking up calls that an earlier run left pending: which they are, and where their results go.
+"""Takes up calls that an earlier run left pending: which calls, and where their results go.
 
-A run may answer some of them and leave the others. What is answered runs at once, or has its result; what is not goes on
-waiting, and no request leaves before every call of the step has a result.
+A run may answer some of them and leave the others. A call with an answer runs at once, or has its result; a call without one
+keeps waiting. No request leaves before every call of the step has a result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,22 +16,21 @@ from turnwise.vocab import Message, Part, Repair, ToolCall, ToolResult, calls_of
 
 
 class Resumed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a turn that takes calls up starts with. `new` are the messages that stand before the results of `calls`, `words`
-    those that come after them. Without `calls` nothing is taken up. `known_as` holds the ids that the session knows of those
-    calls whose ids healing changed."""
+    """What a turn that takes up calls starts with. `new` are the messages before the results of `calls`, `words` those after
+    them. Without `calls` nothing is taken up. `known_as` holds the session's ids of calls whose ids healing changed."""
 
     new: tuple[Message, ...]
     words: tuple[Message, ...] = ()
     calls: tuple[ToolCall, ...] = ()
     approvals: tuple[Approval, ...] = ()
-    added: tuple[Message, ...] = ()  # what of the turn's input is in `new`
+    added: tuple[Message, ...] = ()  # the part of the turn's input that is in `new`
     known_as: dict[str, str] = {}
 
 
 def taken_up(started: TurnStarted, *, earlier: Sequence[Message]) -> Resumed:
-    """The pending calls of the last message, if nothing but results stands behind it and `started` answers one of them, by an
-    approval or by its result: all that have no result yet, or (`keeps_waiting` is off) those with an approval. A session that
-    has gone on without them has given them a result, so an approval that comes after it is void."""
+    """The pending calls of the last message, if only results follow it and `started` answers one of the calls, by an approval or
+    by its result: all calls without a result, or (if `keeps_waiting` is off) those with an approval. A session that has continued
+    without the calls has given them a result, so a later approval is void."""
     plain = Resumed(new=(*started.history, *started.input), added=started.input)
     if not started.approvals and not (started.keeps_waiting and any(_results(message) for message in started.input)):
         return plain
@@ -59,7 +58,7 @@ def taken_up(started: TurnStarted, *, earlier: Sequence[Message]) -> Resumed:
 
 
 def with_asks(messages: Sequence[Message], *, asks: Sequence[OneAsk]) -> tuple[Message, ...]:
-    """The history of a paused run, its waiting calls marked with what was shown of them."""
+    """The history of a paused run. Its waiting calls are marked with what was shown of them."""
     digests = {ask.call.id: ask.digest for ask in asks}
     waiting = {call.id for call in waiting_calls(messages) if call.id in digests}
     if not waiting:
@@ -77,14 +76,14 @@ def with_asks(messages: Sequence[Message], *, asks: Sequence[OneAsk]) -> tuple[M
 
 
 def listed_digests(messages: Sequence[Message], *, asks: Sequence[OneAsk]) -> dict[str, str]:
-    """What was shown of the calls that wait, by their ids: as the paused result listed them, or its history is marked."""
+    """What was shown of the waiting calls, by their ids: as the paused result listed them, or as the marks in the history say."""
     marked = {call.id: call.asked for call in waiting_calls(messages) if call.asked}
     return {**marked, **{ask.call.id: ask.digest for ask in asks}}
 
 
 def asks_of(pending: Sequence[ToolCall], *, asks: Sequence[OneAsk], messages: Sequence[Message]) -> tuple[OneAsk, ...]:
-    """The asks of those `pending` calls that wait for a person: the newest of `asks`, else as far as the marks of the history
-    tell. A run that ends before it has judged what it takes up has no asks of its own, and yet it waits for the answers."""
+    """The asks of those `pending` calls that wait for a person: the newest of `asks`, otherwise as far as the history's marks
+    tell. A run that ends before it has judged the calls has no asks of its own, but still waits for the answers."""
     newest = {ask.call.id: ask for ask in asks}
     marked = {call.id: call for call in waiting_calls(messages) if call.asked} if pending else {}
     found: list[OneAsk] = []
@@ -98,20 +97,20 @@ def asks_of(pending: Sequence[ToolCall], *, asks: Sequence[OneAsk], messages: Se
 
 
 def asked_ids(messages: Sequence[Message], *, asks: Sequence[OneAsk]) -> frozenset[str]:
-    """The ids of the open calls that wait for a person, or did so until the session went on without them."""
+    """The ids of the open calls that wait for a person, or that did so until the session continued without them."""
     marked = [call.id for call in open_calls(messages) if call.asked]
     return frozenset([*marked, *[ask.call.id for ask in asks]])
 
 
 def under_healed_ids(resumed: Resumed, *, healed: Sequence[Message], given: Sequence[Message]) -> Resumed:
-    """The calls and their approvals under the names and ids that healing gave them. The calls are otherwise as they came
-    (`given`): in history the arguments of a cut one are emptied."""
+    """The calls and their approvals under the names and ids that healing gave them. Otherwise the calls are as they came
+    (`given`): in the history, the arguments of a cut call are emptied."""
     # From the end: healing may have joined the message with the one before it.
     before, after = reversed(_last_calls(given)), reversed(_last_calls(healed))
     wanted = {call.id for call in resumed.calls}
     found: dict[str, tuple[ToolCall, ToolCall]] = {}
     for old, new in list(zip(before, after, strict=False))[::-1]:
-        if old.id in wanted:  # of several calls with one id it is the first, as in `open_calls`
+        if old.id in wanted:  # if several calls have one id, it is the first, as in `open_calls`
             found.setdefault(old.id, (old, new))
     ids = {id: new.id for id, (_, new) in found.items()}
     calls = [msgspec.structs.replace(old, id=new.id, name=new.name, asked="") for old, new in found.values()]
@@ -123,18 +122,18 @@ def under_healed_ids(resumed: Resumed, *, healed: Sequence[Message], given: Sequ
 
 
 def left_alone(calls: Sequence[ToolCall], *, offers: Mapping[str, ToolOffer]) -> frozenset[str]:
-    """The ids of those calls that nobody here can decide: the client's, and those of tools that are not there."""
+    """The ids of the calls that nobody here can decide: the client's calls, and calls of missing tools."""
     return frozenset([call.id for call in calls if call.name not in offers or offers[call.name].client_side])
 
 
 def with_undecided(approvals: Sequence[Approval], *, calls: Sequence[ToolCall]) -> tuple[Approval, ...]:
-    """The answers to these calls; one that has none goes on waiting."""
+    """The answers to these calls. A call without an answer keeps waiting."""
     answers = settled(approvals)
     return tuple([answers.get(call.id) or Approval(call_id=call.id, verdict="later", by="default") for call in calls])
 
 
 def undecided(approvals: Sequence[Approval]) -> frozenset[str]:
-    """The ids of the calls that are left for later."""
+    """The ids of the calls that were left for later."""
     return frozenset([id for id, approval in settled(approvals).items() if approval.verdict == "later"])
 
 
@@ -152,13 +151,13 @@ def under_known_ids(message: Message, *, known_as: Mapping[str, str]) -> Message
 
 
 def still_waiting(asks: Sequence[OneAsk], *, messages: Sequence[Message]) -> tuple[OneAsk, ...]:
-    """The newest ask of each call that waits, in the order of the calls."""
+    """The newest ask of each waiting call, in the order of the calls."""
     newest = {ask.call.id: ask for ask in asks}
     return tuple([newest[call.id] for call in waiting_calls(messages) if call.id in newest]) if newest else ()
 
 
 def reopened(messages: Sequence[Message], *, calls: Sequence[ToolCall]) -> list[Message]:
-    """The healed messages without the results that healing gave these calls: they are about to run."""
+    """The healed messages without the results that healing gave these calls, because the calls are about to run."""
     ids = {call.id for call in calls}
     opened = list(messages)
     if ids and opened[-1].role == "tool":
@@ -170,13 +169,13 @@ def reopened(messages: Sequence[Message], *, calls: Sequence[ToolCall]) -> list[
 
 
 def repairs_but_reopened(repairs: Sequence[Repair], *, calls: Sequence[ToolCall]) -> list[Repair]:
-    """What healing repaired, without the results that it gave these calls and `reopened` took away: their own come."""
+    """The repairs of healing, without those for results that `reopened` took away: the calls get their own results."""
     places = {place_of(call) for call in calls}
     return [repair for repair in repairs if repair.kind != ORPHAN_CALL or repair.where not in places]
 
 
 def joined_results(first: Message, second: Message, *, asked: Message) -> Message:
-    """One message of both, its results in the order of the calls: half of them were handed in, half have just come."""
+    """One message of both, its results in the order of the calls: some were handed in, the others have just come."""
     results = {one.call_id: one for one in (*_results(first), *_results(second))}
     return Message("tool", tuple([results[call.id] for call in calls_of(asked) if call.id in results]))
 

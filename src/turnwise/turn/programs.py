@@ -1,7 +1,7 @@
 """Scripted steps: the programs of a response, which call tools as functions, one program after the other.
 
-What a program does comes back as calls like any other; here is what it may call, how it reads their results, and what is said of
-a program that did not come to its end.
+A program's calls come back like any other calls. Here is what a program may call, how it reads the results, and what the model is
+told about a program that did not finish.
 """
 
 import re
@@ -16,14 +16,15 @@ from turnwise.turn.commands import PlannedCall, ScriptFunction, ScriptResult
 from turnwise.turn.config import ToolOffer
 from turnwise.vocab import File, Text, ToolCall, ToolResult, ToolSpec
 
-# What tools are called as functions of a program. A name that Python or the program's own beginning has taken is another's:
-# `list(path="src")` would run Python's `list`, and say nothing.
+# The function names of tools in a program. Names of Python and of the program's prelude are taken: `list(path="src")` would run
+# Python's `list`, and say nothing.
 PRELUDE = ("asyncio", "json", "math", "re")  # imported before a program begins: models leave it out
 KEYWORDS = frozenset(
     "False None True and as assert async await break class continue def del elif else except finally for from global if import "
     "in is lambda nonlocal not or pass raise return try while with yield".split()
 )
-# Of Python 3.14, whatever runs here: a tool's name is the same everywhere. Programs need these, so the tool gives way.
+# Names of Python 3.14, whatever Python runs here: a tool's name is the same everywhere. Programs need these names, so the tool
+# gets another one.
 BUILTINS = frozenset(
     "Ellipsis NotImplemented abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod "
     "compile complex copyright credits delattr dict dir divmod enumerate eval exec exit filter float format frozenset getattr "
@@ -45,8 +46,8 @@ TAKEN = KEYWORDS | BUILTINS | frozenset(PRELUDE)
 
 
 def function_names(tools: Sequence[str]) -> dict[str, str]:
-    """The function of each of these tools, in their order: its own name where Python can say it and nobody has it, else with
-    `_`. A tool that can have its own name has it, whatever the others are called."""
+    """The function name of each of these tools, in their order: its own name if that is valid and free, otherwise one with `_`. A
+    tool that can have its own name has it, whatever the others are called."""
     own = frozenset([tool for tool in tools if _fitting(tool) == tool])
     names: dict[str, str] = {}
     taken = set(own)
@@ -67,7 +68,7 @@ def _fitting(tool: str) -> str:
     return f"{name}_" if name in TAKEN or name.startswith("__") else name
 
 
-PROGRAM = "program"  # the argument that holds the text
+PROGRAM = "program"  # the argument with the text
 LEFT_FOR_LATER = (
     "Denied: the user left this for later, and a program cannot wait that long. Nothing of this call was run. "
     "If it is needed, call the tool by itself, not in a program."
@@ -85,19 +86,20 @@ class _Arguments(msgspec.Struct):
 
 
 def program_of(plan: PlannedCall) -> str:
-    """The text of a program; its arguments have been checked."""
+    """The text of a program, whose arguments have been checked."""
     return msgspec.json.decode(plan.arguments, type=_Arguments).text
 
 
 def is_callable(offer: ToolOffer) -> bool:
-    """Whether programs may call this tool: not what the client or the provider runs, and no program in a program."""
+    """Whether programs may call this tool. They may not call tools that the client or the provider runs, or start another
+    program."""
     is_ours = offer.spec.name != READ_RESULT.name and offer.spec.opaque is None
     return is_ours and not offer.script and not offer.client_side
 
 
 def functions_of(offers: Mapping[str, ToolOffer], *, names: Collection[str]) -> tuple[ScriptFunction, ...]:
-    """The functions of a program for the tools in `names`, in the order of the offers. What a tool's is called does not depend
-    on which others a step has: the model has read it once, in the description."""
+    """The functions of a program for the tools in `names`, in the order of the offers. A tool's function name does not depend on
+    the other tools of a step, because the model has read it once, in the description."""
     tools = [tool for tool, offer in offers.items() if is_callable(offer)]
     called = function_names(tools)
     return tuple([_function(offers[tool].spec, name=called[tool]) for tool in tools if tool in names])
@@ -146,7 +148,7 @@ def looped(calls: Sequence[ToolCall], *, verdict: LoopVerdict) -> dict[str, Tool
 
 
 def cut_off(plan: PlannedCall, *, kind: str, ran: Sequence[str], at_hand: Sequence[str]) -> ToolResult:
-    """The result of a program that did not come to its end, for it must not be run as a whole again."""
+    """The result of a program that did not finish: it must not run as a whole again."""
     made = f"{_calls(len(ran))} had run ({counted(ran)})" if ran else "No call had run"
     running = f", and {counted(at_hand)} may have run in part" if at_hand else ""
     beware = "" if not ran and not at_hand else " What they did stands: look before you repeat any of it."

@@ -1,7 +1,7 @@
-"""A response that the limit cut, before the step takes it in: the rules judge its calls, then the model continues it, is asked
+"""A response that the limit cut, before the step takes it in. The rules judge its calls. Then the model continues it, or is asked
 for it once more, or it is settled as it is. The core is `rules/recovery.py`; here are the requests, and what the limits allow.
 
-Nothing of it is in the journal but the replies themselves: joining them is pure.
+The journal has only the replies themselves: joining them is pure.
 """
 
 from collections.abc import Sequence
@@ -55,8 +55,8 @@ from turnwise.vocab import Request, Response, calls_of, reasoning_of
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """`posed` is what the `request` of the cut response allowed, `asking` the same under the limit that it is judged by;
-    `retried`: it was asked for once more already. `found` is the part that the model continues."""
+    """`posed` is what the `request` of the cut response allowed, `asking` the same under the limit that judges it. `retried`: the
+    model was already asked for it once more. `found` is the part that the model continues."""
 
     response: Response
     request: Request
@@ -78,7 +78,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return self._weighed(known, facts=event.facts)
 
     def hear(self, outcome: object, known: Known) -> Move:
-        """What became of a request for more."""
+        """Take the outcome of a request for more."""
         assert self.found is not None and known.asking is not None
         match outcome:
             case Accepted(response=response):
@@ -99,10 +99,11 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             return Left((), CutShort(as_far_as_it_came(self.found)))
         return Left((), CutShort(mark_cut(self.response, cut=self.cut)))
 
-    # reasoning that ate all
+    # reasoning that used up the response
 
     def _reasoning_ate_all(self, known: Known) -> Move:
-        """Once more with more room for the answer, then the forced answer with the least reasoning, then our own."""
+        """Once more with more room for the answer, then the forced answer with the least reasoning, then turnwise's own
+        answer."""
         tally, settings = known.tally.after("eaten"), self.request.settings
         if tally.eaten == 1:
             more = room_for_answer(settings, response=self.response, means=self._means(known))
@@ -112,10 +113,10 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             tally = tally.after("eaten")
         return Move(self, (Replaced(tally=tally),), Over(Eaten(settings=least_reasoning(settings))))
 
-    # what the rules say
+    # the verdict of the rules
 
     def _weigh(self, known: Known) -> Move:
-        """Ask the rules about the cut calls before more of them is bought."""
+        """Let the rules judge the cut calls before turnwise pays for more of them."""
         config, offers = known.config, known.offers
         calls = may_be_barred(self.cut, asking=self.asking, offers=offers, config=config)
         if plans := to_inspect(calls, offers=offers, config=config):
@@ -123,7 +124,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return self._weighed(known, facts=())
 
     def _weighed(self, known: Known, *, facts: Sequence[CallFacts]) -> Move:
-        """Go on with what of the response may run, or ask for it once more with more room."""
+        """Continue with the calls that may run, or ask for the response once more with more room."""
         config, offers = known.config, known.offers
         cut, worth = self.cut, known.guarding.spare(self.cut)
         barred: tuple[Barred, ...] = ()
@@ -148,7 +149,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         names = [name for name in self.asking.tools if known.offers[name].effect in config.allowed]
         return Means(
             recover=config.recover,
-            callable=names,  # none in the last step: no tool may be called there
+            callable=names,  # empty in the last step: no tool may be called there
             limits=config.model_limits,
             ceiling_tokens=config.settings.max_output_tokens,
             prefill=config.accepts_prefill,
@@ -156,7 +157,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             family=config.family,
         )
 
-    # going on with it
+    # continuing it
 
     def _ask_or_settle(self, known: Known, found: Continuing | Settled, *, changes: Sequence[Change] = ()) -> Move:
         while isinstance(found, Continuing):
@@ -179,7 +180,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class FoundCut(msgspec.Struct, frozen=True, kw_only=True):
-    """A response that is cut: its recovery, and what its limit changes."""
+    """A cut response: its recovery, and what its limit changes."""
 
     recovery: Recovery
     changes: tuple[Change, ...]
@@ -188,8 +189,8 @@ class FoundCut(msgspec.Struct, frozen=True, kw_only=True):
 def cut_of(
     known: Known, response: Response, *, request: Request, asking: RequestTerms, retried: bool, before: Sequence[Change]
 ) -> FoundCut | None:
-    """None where nothing cut the response to this `request`, which is judged by `asking`. `before` are the changes that come
-    first; `retried`: it was asked for once more already."""
+    """None if nothing cut the response to this `request`; `asking` is what it is judged by. `before` are the changes that come
+    first. `retried`: the model was already asked for it once more."""
     config = known.config
     objects = hands_out_objects(config.family, streamed=config.stream)
     cut = find_cut(response, limit_tokens=asking.limit_tokens, hands_out_objects=objects, request=request)
@@ -205,13 +206,13 @@ def cut_of(
 
 
 def settling(known: Known, found: Settled, *, asking: RequestTerms) -> tuple[Change, ...]:
-    """What a response that was recovered changes, whatever it holds."""
+    """The changes for every recovered response, whatever it holds."""
     guarding = known.guarding.recovered(calls_of(found.response.message), repairs=found.repairs)
     return Posed(asking), Repaired(found.repairs), Replaced(guarding=guarding)
 
 
 def taken_in(response: Response, *, known: Known, asking: RequestTerms) -> tuple[tuple[Change, ...], RequestTerms]:
-    """What any response changes that is no summary, and what it is judged by."""
+    """The changes for every response that is not a summary, and what it is judged by."""
     asking, room = under_cap(
         known.room, response, asking=asking, window=known.config.model_limits.context_window_tokens
     )
@@ -224,12 +225,12 @@ def taken_in(response: Response, *, known: Known, asking: RequestTerms) -> tuple
 
 
 def under_cap(room: Room, response: Response, *, asking: RequestTerms, window: int | None) -> tuple[RequestTerms, Room]:
-    """What `response` is judged by: a server that ends at its own cap, whatever it calls that, ends there again. Exactly
-    there; more tokens show that it was none."""
+    """What judges `response`. A server that ends at its own cap, whatever it calls that, ends there again. The token count must
+    match exactly; more tokens show that it was no cap."""
     usage = None if response.usage is None else response.usage.last_sampling
     cap, used = room.cap_tokens, 0 if usage is None else usage.output_tokens
-    # llama.cpp ends where prompt and answer fill the window, and its Responses endpoint calls that `completed`
-    # (docs/live.md). Exactly there: more tokens show that the window is larger than what is known of it.
+    # llama.cpp ends when prompt and answer fill the window, and its Responses endpoint calls that `completed` (docs/live.md). The
+    # count must match exactly: more tokens show that the window is larger than the known one.
     if usage is not None and usage.input_tokens + used == window:
         return replace(asking, limit_tokens=used), room
     if cap is not None and used > cap:
@@ -241,8 +242,8 @@ def under_cap(room: Room, response: Response, *, asking: RequestTerms, window: i
 
 
 def met_limit(room: Room, response: Response, *, asking: RequestTerms) -> tuple[RequestTerms, Room]:
-    """The same once the limit has cut it: the model is told of the limit that it met, and is not asked for more than that
-    server gives."""
+    """The same once the limit has cut it: the model is told the limit that it met, and is not asked for more than that server
+    gives."""
     hit = limit_hit(response, limit_tokens=asking.limit_tokens)
     if hit == asking.limit_tokens:
         return asking, room

@@ -1,4 +1,4 @@
-"""What one request asks for: built from the turn's state, judged again when its response arrives."""
+"""What one request asks for: it is built from the turn's state, and its response is judged by it."""
 
 import msgspec
 
@@ -23,34 +23,34 @@ from turnwise.vocab import (
     new_tools_in,
 )
 
-# A pause is sent back with the provider's content as the last message, by design of that API (Anthropic `pause_turn`).
-# The one exception to promise end:no-prefill; other families get a trailing user text.
+# After a pause, the provider's content is sent back as the last message, by design of that API (Anthropic `pause_turn`). It is
+# the one exception to promise end:no-prefill; other families get a trailing user text.
 PAUSE_GOES_BACK_LAST = frozenset({"anthropic_messages"})
 
 
-# Where a message that only became longer is no break: its content is cached block by block (Anthropic docs, "Prompt caching"),
-# or token by token (Gemini API docs, "Context caching": a common prefix of requests).
+# Families where a message that only became longer does not break the cache: its content is cached block by block (Anthropic docs,
+# "Prompt caching"), or token by token (Gemini API docs, "Context caching": a common prefix of requests).
 CACHES_WITHIN_MESSAGES = frozenset({"anthropic_messages", "gemini"})
 
-# Lessons that change nothing up to the end of the messages.
+# Lessons that change nothing before the end of the messages.
 BEHIND_MESSAGES: frozenset[ServerLesson] = frozenset({"choice_auto", "choice_unforced", "max_completion_tokens"})
 
-# Why a request may begin otherwise than the one before it, so that the provider's prompt cache misses from there on.
-# Everything else begins with the very same messages, tools and system (promise step:prefix-stable). Only the first of the
-# last three that holds is named: whatever stands behind a change is lost with it.
+# Why a request may begin differently from the one before it, so that the provider's prompt cache misses from there on. Apart from
+# these, it begins with the same messages, tools and system (promise step:prefix-stable). Of the last three, only the first that
+# applies is named: everything after a change is lost with it.
 PREFIX_EXCEPTIONS = {
     "model": "`prepare_step` named another model, or one that failed gave way to a fallback",
     "tools": "`prepare_step` chose other tools, or the endpoint forbids tools by leaving them out, or the model disobeyed, or "
     "the agent, a toolset or an MCP server offers others than in the turn before",
     "system": "the instructions are not those of the turn before",
-    # It stands in the system prompt where the endpoint is told of it in words; OpenAI puts a schema before the system
-    # message ("Prompt caching", structured outputs).
+    # It is in the system prompt if the endpoint is told about it in words; OpenAI puts a schema before the system message
+    # ("Prompt caching", structured outputs).
     "output": "another form of answer was asked for: `prepare_step` chose it, or a summary or a continuation has none",
-    # Anthropic docs, "Prompt caching", "What invalidates the cache": of tools and system nothing is lost by these two. Named
-    # where its cache is asked for.
+    # Anthropic docs, "Prompt caching", "What invalidates the cache": these two keep tools and system cached. They are named if
+    # Anthropic's cache is asked for.
     "tool choice": "tool choice was another one: the last step forbids calls, or `prepare_step` chose it",
     "thinking": "another amount of reasoning was asked for: `prepare_step` chose it, or a summary needs less",
-    # Claude docs, "Fix a thinking block bound to a different conversation": what is dropped is no part of the prompt.
+    # Claude docs, "Fix a thinking block bound to a different conversation": dropped blocks are not part of the prompt.
     "stale thinking": "the model refused thinking behind something that has changed, so such thinking is left out from then on",
     "server's rules": "the server refused how the conversation was written, so it is written otherwise from then on",
     "compaction": "there was too little room: old results were shortened, or older messages summarised",
@@ -61,8 +61,8 @@ PREFIX_EXCEPTIONS = {
 
 
 def as_last(message: Message) -> Message:
-    """Paused content as it may stand at the end of a request: Anthropic refuses a last text that ends in white space. It stays
-    so afterwards, as a prefix that changes costs the provider's cache."""
+    """Paused content in the form that a request may end with: Anthropic refuses a last text that ends in white space. It stays in
+    this form afterwards, because a prefix that changes costs the provider's cache."""
     if not message.parts or not isinstance(last := message.parts[-1], Text):
         return message
     text = last.text.rstrip()
@@ -71,19 +71,19 @@ def as_last(message: Message) -> Message:
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """The last request, and how many of its last messages are no part of the history."""
+    """The last request, and how many of its last messages are not part of the history."""
 
     request: Request
     own: int
-    tools: tuple[ToolSpec, ...]  # as they go out
-    left_out: int = 0  # blocks of stale thinking, of the whole session
+    tools: tuple[ToolSpec, ...]  # as they are sent
+    left_out: int = 0  # blocks of stale thinking, in the whole session
 
 
 class RequestTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What the request at hand allowed; its response is judged by it.
+    """What the current request allowed; its response is judged by it.
 
-    `forced`: the last step, no tool may be called. `partial`: an answer to it is one from incomplete data. `tools` are
-    the names that may be called.
+    `forced`: the last step, no tool may be called. `partial`: an answer to it rests on incomplete data. `tools` are the names
+    that may be called.
     """
 
     purpose: Purpose
@@ -107,8 +107,8 @@ def build_request(
 ) -> Request:
     """The request of a step. System, tools and earlier messages stay as they were unless `prepared` says otherwise.
 
-    The turn's own tool choice holds until a tool `has_called`: a choice that forces a call in every step could only end
-    at the cap.
+    The turn's own tool choice holds until a tool `has_called`: a choice that forces a call in every step could end only at the
+    cap.
     """
     own = own_choice(config, has_called=has_called)
     wanted = prepared.tool_choice if prepared.tool_choice is not None else own
@@ -139,7 +139,7 @@ def own_choice(config: TurnConfig, *, has_called: bool) -> ToolChoice:
 
 
 def tools_chosen(prepared: StepPrepared, *, specs: tuple[ToolSpec, ...], always: str | None) -> tuple[ToolSpec, ...]:
-    """The tools of a step: those that `prepare_step` named, else all. `always` goes with any that it named."""
+    """The tools of a step: those that `prepare_step` named, otherwise all. `always` is added to the named ones."""
     if prepared.tools is None:
         return specs
     wanted = {*prepared.tools, always} if prepared.tools else frozenset[str | None]()
@@ -149,8 +149,8 @@ def tools_chosen(prepared: StepPrepared, *, specs: tuple[ToolSpec, ...], always:
 def repairs_of_preparing(
     prepared: StepPrepared, *, specs: tuple[ToolSpec, ...], tools: tuple[ToolSpec, ...], own: ToolChoice, step: int
 ) -> list[Repair]:
-    """What cannot be done of what `prepare_step` asked for: a repair for each name that is no tool, and for a tool choice that
-    the `tools` of the step cannot meet. `own` is the turn's choice, where it holds in this step."""
+    """The parts of `prepare_step`'s answer that are impossible: a repair for each name that is not a tool, and for a tool choice
+    that the `tools` of the step cannot meet. `own` is the turn's choice, if it holds in this step."""
     names = frozenset(prepared.tools or ()) - {spec.name for spec in specs}
     told = [("unknown_tool_offered", f"prepare_step named `{name}`, which is no tool here") for name in sorted(names)]
     choice = prepared.tool_choice if prepared.tool_choice is not None else own
@@ -184,8 +184,8 @@ def _possible_choice(choice: ToolChoice, *, tools: tuple[ToolSpec, ...]) -> Tool
 
 
 def limit_of(settings: Settings, *, config: TurnConfig) -> int | None:
-    """The limit of output that a request with these settings asks for: the profile's own where the user set none, which
-    Anthropic's requests add to a budget for reasoning."""
+    """The output limit that a request with these settings asks for. If the user set none, it is the profile's own, to which
+    Anthropic's requests add a budget for reasoning."""
     if settings.max_output_tokens is not None or config.default_max_tokens is None:
         return settings.max_output_tokens
     budget = settings.reasoning_tokens or 0
@@ -199,22 +199,22 @@ def sent_as(request: Request, *, own: int, config: TurnConfig) -> Sent:
 
 
 def caching_of(config: TurnConfig, *, own: int) -> Caching | None:
-    """What is asked of the provider's cache by a request whose last messages that are no part of the history are `own` ones."""
+    """What a request asks of the provider's cache, if its last `own` messages are not part of the history."""
     if config.cache == "off":
         return None
     return Caching(hour=config.cache == "1h", key=config.cache_key, passing=own)
 
 
 def is_aside(request: Request, *, purpose: Purpose, before: Purpose | None, plain: ToolChoice) -> bool:
-    """Whether no later request reads what Anthropic's cache keeps of this one's messages: they are kept for its tool choice, and
-    the steps of the turn have another one (`plain`). Of continuations in a row the second is read by the third."""
+    """Whether no later request reads what Anthropic's cache keeps of this request's messages. They are cached for its tool
+    choice, and the steps of the turn have another one (`plain`). In a row of continuations, the third reads the second."""
     if request.tool_choice != "none" or plain == "none":
         return purpose == "compact"
     return not (purpose == before == "continue")
 
 
 def asked_of_cache(request: Request, *, purpose: Purpose, before: Purpose | None, plain: ToolChoice) -> Request:
-    """The request as it leaves: nothing of its messages is to be kept where no later one could read it."""
+    """The request as it is sent: without a cache mark on its messages if no later request could read them."""
     if request.cache is None or not is_aside(request, purpose=purpose, before=before, plain=plain):
         return request
     return msgspec.structs.replace(request, cache=msgspec.structs.replace(request.cache, shared_only=True))
@@ -223,9 +223,10 @@ def asked_of_cache(request: Request, *, purpose: Purpose, before: Purpose | None
 def prefix_changes(
     before: Sent | None, *, now: Sent, compacted: bool, family: str, marks_cache: bool
 ) -> tuple[str, ...]:
-    """Which of PREFIX_EXCEPTIONS hold between two requests: by what went out, not by what was meant to change. The first one is
-    the cause of what is read anew: tool choice and thinking when they change, but what was kept before a summary is still
-    there when they come back, so then it is the summary. `marks_cache`: it is Anthropic's cache, and asked for."""
+    """Which of PREFIX_EXCEPTIONS apply between two requests, judged by what was sent, not by what was meant to change. The first
+    one is the cause of the new reading. Tool choice and thinking count when they change; but when they change back, what was
+    cached before a summary is still there, so then the cause is the summary. `marks_cache`: the cache is Anthropic's, and asked
+    for."""
     if before is None:
         return ()
     old, new = before.request, now.request
@@ -261,7 +262,7 @@ def prefix_changes(
 
 
 def _tools_differ(before: Sent, now: Sent) -> bool:
-    """Whether tools in front of the messages changed, or those that the messages of the request before tell of."""
+    """Whether the tools in front of the messages changed, or those that the messages of the earlier request tell of."""
     new = frozenset(now.request.appended_tools).difference(new_tools_in(*before.request.messages))
     return before.tools != tuple([tool for tool in now.tools if tool.name not in new])
 

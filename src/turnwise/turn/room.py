@@ -1,8 +1,8 @@
 """Room for the next request: what gives way before it, and how much its answer may hold.
 
 Everything here is a function of the turn's events, so a replay plans the same (promise cut:budget). The rules decide
-(`rules/budget.py`, `rules/compaction.py`); this keeps what they need from one request to the next. What a provider's errors tell
-of its limits is read in `turn/step_request.py`.
+(`rules/budget.py`, `rules/compaction.py`); this module keeps what they need from one request to the next. `turn/step_request.py`
+reads what a provider's errors tell about its limits.
 """
 
 from collections.abc import Sequence
@@ -47,15 +47,15 @@ from turnwise.turn.history import History
 from turnwise.turn.request_plan import build_request
 from turnwise.vocab import Fault, Message, Request, Response, Text, ToolResult, ToolSpec, text_of
 
-# Results of bounded size: what history takes of a long one, and the tool that reads the rest (promise cut:budget).
+# Results of bounded size: how much of a long result the history takes, and the tool that reads the rest (promise cut:budget).
 READ_OFFER = ToolOffer(spec=READ_RESULT, effect="none")
-# A page of a result, its framing and the line that says how to go on included, is no larger than a result may be.
+# A page of a result, with its frame and the line that says how to continue, is not larger than a result may be.
 PAGE_FRAME_BYTES = 256
 MIN_PAGE_BYTES = 1024
 
 
 class Entered(msgspec.Struct, frozen=True, kw_only=True):
-    """Results as history takes them, and those of them that are kept whole aside, by call id."""
+    """Results as the history takes them, and by call id the results whose whole form is kept elsewhere."""
 
     results: tuple[ToolResult, ...]
     originals: dict[str, ToolResult] = {}
@@ -64,7 +64,7 @@ class Entered(msgspec.Struct, frozen=True, kw_only=True):
 def entered(
     results: Sequence[ToolResult], *, told: Sequence[ToolResult], config: TurnConfig, prompt: PromptSize
 ) -> Entered:
-    """The results of bounded size, with the words that the guard added (`told`) whole."""
+    """The results in bounded size; the texts that the guard added (`told`) stay whole."""
     largest = max(map(part_bytes, results))
     if config.room != "compact" or largest <= MIN_RESULT_BYTES:
         return Entered(results=tuple(told))
@@ -86,7 +86,7 @@ def entered(
 
 
 def read(planned: Sequence[PlannedCall], *, config: TurnConfig, history: History) -> dict[str, ToolResult]:
-    """The results of those calls that read a shortened result: the turn knows them itself."""
+    """The results of calls that read a shortened result: the turn itself knows them."""
     calls = [plan for plan in planned if plan.call.name == READ_RESULT.name]
     if not calls or not reads_results(config):
         return {}
@@ -100,7 +100,7 @@ def read(planned: Sequence[PlannedCall], *, config: TurnConfig, history: History
 
 
 def reads_results(config: TurnConfig) -> bool:
-    """Whether our `read_result` is on offer."""
+    """Whether turnwise's own `read_result` is on offer."""
     return READ_OFFER in config.tools
 
 
@@ -109,8 +109,8 @@ def handle_of(config: TurnConfig) -> str | None:
 
 
 def with_own_tools(config: TurnConfig) -> TurnConfig:
-    """The configuration with our `read_result` beside the user's tools: from the first request on, as a tool that came
-    later would change the prefix. A tool of the user's that has its name wins."""
+    """The configuration with turnwise's `read_result` beside the user's tools: from the first request on, because a later tool
+    would change the prefix. A user's tool with the same name wins."""
     names = [offer.spec.name for offer in config.tools]
     if config.room != "compact" or not names or READ_RESULT.name in names:
         return config
@@ -118,7 +118,7 @@ def with_own_tools(config: TurnConfig) -> TurnConfig:
 
 
 def _capacity_by_guess(config: TurnConfig, *, prompt: PromptSize) -> int:
-    """The largest prompt, in tokens of three bytes, where this conversation's have fewer."""
+    """The largest prompt, in tokens of three bytes, if this conversation has fewer bytes a token."""
     capacity = prompt_capacity(config.model_limits, settings=config.settings)
     return capacity * GUESSED_DENSITY // prompt.density
 
@@ -128,26 +128,26 @@ NO_ROOM = "The conversation has grown too long for the model: what is left of it
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
-    """What the turn knows of the room that its model gives. With `ends` nothing gives way any more, and the next request is the
+    """What the turn knows about the room of its model. With `ends`, nothing gives way any more, and the next request is the
     forced answer."""
 
     ends: str = ""
-    planned: Summarise | None = None  # the request at hand asks for this summary
+    planned: Summarise | None = None  # the current request asks for this summary
     corrections: int = 0  # since a request was last answered
-    refusals: int = 0  # of these, those without figures
+    refusals: int = 0  # those among them without figures
     overflowed: bool = False  # the provider refused a prompt of this turn
     must_shrink: bool = False  # it did just now, and did not say by how much
-    no_news: bool = False  # it did, and what it said changed nothing but that
+    no_news: bool = False  # it did, and what it said changed nothing else
     stuck: bool = False  # and nothing could be made smaller: no further request
-    unproven: ModelLimits | None = None  # the limits before refusals that no answer has followed yet
+    unproven: ModelLimits | None = None  # the limits before refusals, while no answer has followed the refusals
     unanswered: Summarise | None = None  # the request for this summary was refused
-    largest_bytes: int = 0  # of the prompts that went through in this turn
-    unsaid: Fault | None = None  # unknown words, taken for an overflow
+    largest_bytes: int = 0  # of the prompts that were accepted in this turn
+    unsaid: Fault | None = None  # unknown words, treated as an overflow
     tried_unsaid: bool = False  # once a turn
-    cap_tokens: int | None = None  # the server's own limit of output, where it is below what was asked for
+    cap_tokens: int | None = None  # the server's own output limit, if it is below what was asked for
 
     def begin_step(self) -> "Room":
-        """The step before was answered: whatever is refused from now on is another matter."""
+        """The last step was answered: a refusal from now on has another cause."""
         if not (self.corrections or self.refusals) and self.unsaid is None and self.unproven is None:
             return self
         return replace(self, corrections=0, refusals=0, unsaid=None, unproven=None)
@@ -156,7 +156,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, ends=why)
 
     def fitted(self) -> "Room":
-        """The answer's request carries less: it may leave."""
+        """The answer's request carries less, so it may leave."""
         return replace(self, stuck=False) if self.stuck else self
 
     def refused(self, limits: ModelLimits) -> "Room":
@@ -164,7 +164,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, unproven=self.unproven or limits, refusals=self.refusals + 1)
 
     def learned(self, *, is_overflow: bool, unsaid: Fault | None, must_shrink: bool, is_news: bool) -> "Room":
-        """An error told of room: the next request is another one. `unsaid` are unknown words, taken for an overflow."""
+        """An error told about room: the next request is different. `unsaid` are unknown words, treated as an overflow."""
         return replace(
             self,
             unanswered=self.planned,
@@ -184,20 +184,20 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
         return self if prompt_bytes <= self.largest_bytes else replace(self, largest_bytes=prompt_bytes)
 
     def without_refusals(self, config: TurnConfig) -> TurnConfig:
-        """The configuration with the limits as they were before refusals without figures, unless an answer came since: less
-        was no help, so it was not for the size, and the next turn is not to suffer for it."""
+        """The configuration with the limits from before refusals without figures, unless an answer came since. Smaller requests
+        did not help, so size was not the cause, and the next turn keeps the old limits."""
         return config if self.unproven is None else config.with_limits(self.unproven)
 
 
 class GiveWay(msgspec.Struct, frozen=True, kw_only=True):
-    """What the history is to hold from now on, and which results (by call id) it holds shortened."""
+    """The new content of the history, and which results (by call id) it holds shortened."""
 
     messages: Sequence[Message]
     shortened: Sequence[str] = ()
 
 
 class RoomMade(msgspec.Struct, frozen=True, kw_only=True):
-    """Room that was made. With `asks` a summary has to be asked for first; `changed`: that request begins otherwise."""
+    """The room that was made. With `asks`, a summary must be requested first; `changed`: that request begins differently."""
 
     room: Room
     gives_way: GiveWay | None = None
@@ -206,22 +206,22 @@ class RoomMade(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_room(room: Room, *, history: History, prepared: StepPrepared, config: TurnConfig, may_ask: bool) -> RoomMade:
-    """Shorten what is to be shortened, or plan a summary.
+    """Shorten old content, or plan a summary.
 
-    Where neither helps `ends` says so; where the window is only assumed the prompt goes out as it is.
+    If neither helps, `ends` says so; if the window is only assumed, the prompt is sent as it is.
     """
     history.weigh()
     overflowed, no_news = room.must_shrink, room.no_news
     if overflowed or no_news:
         room = replace(room, must_shrink=False, no_news=False)
-    if config.room != "compact" or history.paused:  # nothing may come between a pause and what goes on with it
+    if config.room != "compact" or history.paused:  # a pause must be followed at once by its continuation
         return RoomMade(room=replace(room, stuck=True) if no_news else room)
     limits = config.model_limits
     capacity = prompt_capacity(limits, settings=prepared.settings or config.settings)
     unanswered = room.unanswered
     if unanswered is not None:
         room = replace(room, unanswered=None)
-    if history.prompt.tokens <= capacity and not (overflowed or no_news):  # as nearly always
+    if history.prompt.tokens <= capacity and not (overflowed or no_news):  # the usual case
         return RoomMade(room=room)
     planned = plan(
         history.messages,
@@ -247,14 +247,14 @@ def make_room(room: Room, *, history: History, prepared: StepPrepared, config: T
             return summarised(room, planned=unanswered, response=None)
         case CannotShrink(why=why):
             ends = room.ends
-            # A guess is cautious: what is too long by it may fit, and its request's answer will tell.
+            # An estimate is cautious: a prompt that seems too long may fit, and the reply to its request will tell.
             if no_news or (knows_window(limits) and history.prompt.is_counted):
                 ends = ends or f"The conversation had grown too long: {why}."
             return RoomMade(room=replace(room, stuck=no_news, ends=ends))
 
 
 def summarised(room: Room, *, planned: Summarise, response: Response | None) -> RoomMade:
-    """Put the summary where the messages stood that it sums up; without a usable one, a note that it is missing."""
+    """Replace the summarised messages by the summary; without a usable summary, by a note that it is missing."""
     said = None
     if response is not None and response.fault is None:
         said = judge_summary(text_of(response.message), finish=response.finish, planned=planned, lost=response.lost)
@@ -269,7 +269,7 @@ def summarised(room: Room, *, planned: Summarise, response: Response | None) -> 
 def summary_request(
     planned: Summarise, *, config: TurnConfig, prepared: StepPrepared, tools: tuple[ToolSpec, ...]
 ) -> Request:
-    """The request for the summary: the same prefix, no tool to call, as little reasoning as there can be."""
+    """The request for the summary: the same prefix, no tool to call, as little reasoning as possible."""
     own = prepared.settings or config.settings
     settings = replace(
         own,
@@ -298,8 +298,8 @@ def may_fit(room: Room, *, config: TurnConfig) -> bool:
 def fitting(
     history: History, *, config: TurnConfig, own: Sequence[str], most_tokens: int | None = None
 ) -> Sequence[Message] | None:
-    """What of the whole history the answer has room for beside its `own` texts, in the window and within `most_tokens`
-    (ANSWER_WORDS_TOKENS of those are counted already); None where that is not possible."""
+    """The part of the whole history that leaves room for the answer and its `own` texts, in the window and within `most_tokens`
+    (ANSWER_WORDS_TOKENS of those are already counted). None if that is impossible."""
     history.weigh()
     limits, settings, prompt = config.model_limits, config.settings, history.prompt
     own_bytes = message_bytes(Message("user", tuple([Text(text) for text in own])))

@@ -1,4 +1,4 @@
-"""What a response that is settled gives: a function, not a phase. The step decides what follows."""
+"""Reads a settled response: a function, not a phase. The step decides what follows."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
@@ -36,18 +36,18 @@ from turnwise.vocab import (
 )
 from turnwise.vocab.hidden_characters import says_something
 
-# The calls of one response: which run, which wait for the client, which get their result at once.
-# A model that repeats itself can write thousands of calls into one response; a step that is meant has a few dozen. What a program
-# calls is bounded by `ScriptLimits.calls`.
+# The calls of one response: which calls run, which wait for the client, which get their result at once.
+# A model that repeats itself can write thousands of calls into one response; a useful step has a few dozen. `ScriptLimits.calls`
+# bounds the calls of a program.
 MAX_CALLS = 128
 
-# Of calls that are taken up from an earlier run: they were judged there.
+# For calls that an earlier run left: they were judged there.
 NOTHING_SEEN = Guarding()
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True):
-    """A response taken in. `message` is what goes into history (without parts: nothing does); `calls` are its calls as
-    the model wrote them, under ids that are unique in the session."""
+    """A response that was taken in. `message` goes into the history (without parts, nothing does). `calls` are its calls as the
+    model wrote them, with ids that are unique in the session."""
 
     message: Message
     calls: tuple[ToolCall, ...]
@@ -62,8 +62,8 @@ def adopt(
     taken: Collection[str],
     family: str,
 ) -> Adopted:
-    """Correct names that can only mean one tool of those `on_offer`, split what is two calls in one, make ids unique, make
-    the message fit for history. Changes nothing."""
+    """Correct names that can only mean one tool of those `on_offer`, split two calls that came as one, make ids unique, and make
+    the message fit for the history. Changes nothing else."""
     seen = set[str]()
     repairs: list[Repair] = []
     calls: list[ToolCall] = []
@@ -121,9 +121,9 @@ def sort_calls(
     guarding: Guarding = NOTHING_SEEN,
     most: int | None = None,
 ) -> Sorted:
-    """Every call goes exactly one of three ways: it runs, it is the client's, or it has its result already. `names` are the
-    tools on offer, `limit_tokens` the output limit that was asked for; after the first `most` calls none runs. Of a tool that
-    is not allowed nothing else is said: a call that was cut or does not fit is not worth mending then."""
+    """Every call goes exactly one of three ways: it runs, it is the client's, or it has its result already. `names` are the tools
+    on offer, `limit_tokens` the output limit of the request. After the first `most` calls none runs. If a tool is not allowed,
+    its call gets only that result: a cut or unfit call is then not worth a correction."""
     tools = {name: offers[name].spec for name in names}
     planned: list[PlannedCall] = []
     pending: list[ToolCall] = []
@@ -155,7 +155,8 @@ def unfit(
     offers: Mapping[str, ToolOffer],
     config: TurnConfig,
 ) -> frozenset[str]:
-    """The ids of those undecided calls that only do not fit their tool as it is by now: another run may know it as it was."""
+    """The ids of undecided calls that only fail to fit their tool in its current form: another run may have known an earlier
+    form."""
     left = undecided(approvals)
     return frozenset(
         [
@@ -167,7 +168,7 @@ def unfit(
 
 
 def too_many(calls: int, *, most: int) -> str:
-    """The result of a call behind the first `most` of its response."""
+    """The result of a call after the first `most` of its response."""
     return (
         f"Not run: a response may hold {most} calls, and this one holds {calls:,}. The first {most} were looked at. "
         f"{SEND_THE_REST}"
@@ -185,15 +186,14 @@ def _plan(call: ToolCall, *, verdict: Sound, offer: ToolOffer, config: TurnConfi
 
 
 NOTES = {CALL_NOT_MADE: CALL_NOT_MADE_AGAIN, CALL_NOT_READ: CALL_NOT_READ_AGAIN}
-"""What the model is told of a call that did not come, by the repair that tells of it."""
+"""What the model is told about a call that did not come, by the kind of repair."""
 
 ReadingKind = Literal["faulted", "refuses", "called", "disobeyed", "paused", "lost all", "empty", "said"]
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """A settled response as the turn takes it. `text` is what it says, paused responses before it included; `lost`: a piece of
-    that did not arrive. `note` is what the model is told
-    where nothing of it is left."""
+    """A settled response as the turn reads it. `text` is its text, after that of paused responses; `lost`: a piece of that did
+    not arrive. `note` is what the model is told if nothing is left of the response."""
 
     kind: ReadingKind
     adopted: Adopted
@@ -206,13 +206,13 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Whatever it is, its repairs and its ids are the turn's."""
+        """The turn takes its repairs and its ids in every case."""
         repaired = (Repaired(self.adopted.repairs),) if self.adopted.repairs else ()
         return (*repaired, IdsTaken([call.id for call in self.adopted.calls])) if self.adopted.calls else repaired
 
 
 def read(response: Response, *, known: Known, asking: RequestTerms) -> Reading:
-    """What it gives: of what is there, the first that counts."""
+    """What the response brings: of its kinds of content, the first that counts."""
     adopted = adopt(
         response,
         offers=known.offers,
@@ -224,7 +224,7 @@ def read(response: Response, *, known: Known, asking: RequestTerms) -> Reading:
     lost = response.lost or known.words.said_lost
     refusal = refusal_of(response.message)
     kinds = {one.kind for one in response.repairs} if response.repairs else ()
-    # Words beside such a call are no answer yet; the second time they are all that there is.
+    # The first time, words beside such a call are not an answer yet; the second time they are all that there is.
     is_unread = CALL_NOT_READ in kinds and not (asking.forced or known.tally.empties)
     return Reading(
         kind=_kind(
@@ -257,7 +257,7 @@ def _kind(
 
 
 def recorded(adopted: Adopted, *, calls_answer: str) -> Sequence[Change]:
-    """A response whose calls, if any, do not run."""
+    """The history's change for a response whose calls, if any, do not run."""
     changes: list[Change] = []
     if adopted.message.parts:
         changes.append(Appended(adopted.message))
@@ -268,7 +268,7 @@ def recorded(adopted: Adopted, *, calls_answer: str) -> Sequence[Change]:
 
 
 def left_in_history(left: Response, *, known: Known) -> Sequence[Change]:
-    """A cut response as far as it came, in the history; none of its calls has run."""
+    """The history's change for a cut response as far as it came; none of its calls has run."""
     taken = known.history.call_ids
     adopted = adopt(left, offers=known.offers, on_offer=(), taken=taken, family=known.config.family)
     ids = IdsTaken([call.id for call in adopted.calls])

@@ -1,7 +1,7 @@
-"""A step: from the limits' word to calls that are answered, an answer, or an end.
+"""A step: from the verdict of the limits to calls that are answered, an answer, or an end.
 
-It composes its request, sends it, has what was cut recovered, and reads what came of it. Its wish and what `prepare_step` said
-are used again where the request is built anew, asked anew, or asked beyond the cap.
+It composes its request, sends it, recovers a cut response, and reads the result. Its wish and the answer of `prepare_step` are
+used again if the request is rebuilt, repeated, or sent beyond the cap.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ from turnwise.turn.turn_state import Known, affords, paced, why_stopped
 from turnwise.turn.verdicts import Barred
 from turnwise.vocab import Fault, Message, Request, Response, StopReason, Text
 
-# How a step begins: the limits' word, then the user's `prepare_step`.
+# How a step begins: the verdict of the limits, then the user's `prepare_step`.
 
 
 def _begun(known: Known, *, pacing: Pacing) -> list[Change]:
@@ -81,7 +81,7 @@ def _begun(known: Known, *, pacing: Pacing) -> list[Change]:
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """`prepared` is what `prepare_step` said, `before` what stopped the step, while the prompt is made smaller."""
+    """`prepared` is the answer of `prepare_step`. `before` is what stopped the step, while the prompt is made smaller."""
 
     wish: Wish
     stage: Literal["begin", "begun", "fitted", "prepare", "fitted prepared"] = "begin"
@@ -103,7 +103,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 return self._over(self.prepared) if known.fits else self._stop(known)
 
     def receive(self, event: Event, known: Known) -> Move:
-        """A model of another price may make the step one that the limits do not allow."""
+        """Take the answer of `prepare_step`. With a model of another price, the limits may not allow the step."""
         if not isinstance(event, StepPrepared):
             raise TurnwiseBug(f"a step does not wait for {type(event).__name__}")
         config = known.config
@@ -142,7 +142,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         then: Literal["fitted", "fitted prepared"],
         changes: Sequence[Change] = (),
     ) -> Move | None:
-        """Where the limits allow not even an answer: they may allow one to a smaller prompt."""
+        """Judge the step. If the limits do not even allow an answer, they may allow one to a smaller prompt."""
         if pacing.bound is None or pacing.pace != "stop":
             return None
         fit = Fit(own=own_texts(known.spending.prepared, note=self.wish.note), limits=True)
@@ -185,9 +185,9 @@ Stage = Literal["plain", "fallen back", "beyond", "fitted beyond"]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """`request` is the one at hand, and `noted` the note that it carried. `stands` is a cut response that is asked for once more,
-    and what there is if that fails. `beyond` is what is asked for beyond the cap, with `prepared`. `taken_up`
-    are calls of an earlier run, before the first step."""
+    """`request` is the current request, and `noted` the note that it carried. `stands` is a cut response that the model is asked
+    for once more, as far as it came. `beyond` is what is asked for beyond the cap, with `prepared`. `taken_up` are calls of an
+    earlier run, before the first step."""
 
     wish: Wish = PLAIN_WISH
     taken_up: TakenUp | None = None
@@ -214,7 +214,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def _begin(self, known: Known) -> Move:
         if self.taken_up is not None:
             return Move(self, (), BeginCalls(self.taken_up))
-        # A step begins with its request, unless the limits, a pause or `prepare_step` have a word in it.
+        # A step begins with its request, unless the limits, a pause or `prepare_step` prevent that.
         if not known.config.prepares_steps:
             pacing = paced(known, step=known.step + 1)
             if pacing.pace == "go":
@@ -225,7 +225,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         raise TurnwiseBug(f"a step does not wait for {type(event).__name__}")
 
     def hear(self, outcome: object, known: Known) -> Move:
-        # what most steps hear comes first, by its type: `match` asks one class after the other
+        # the usual outcomes come first, by type: `match` would try one class after the other
         if type(outcome) is Composed:
             sent = replace(self, request=outcome.request, noted=outcome.wish.note, wish=PLAIN_WISH)
             return Move(sent, (), Begin(Attempt.of(outcome, plain=self.stands is None)))
@@ -269,7 +269,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 raise TurnwiseBug(f"a step does not know {type(outcome).__name__}")
 
     def leave(self, leaving: Leaving, known: Known, told: object) -> Left:
-        """Record a cut response that nothing will continue, its calls answered (promise step:every-call-answered)."""
+        """Record a cut response that nothing will continue, with results for its calls (promise step:every-call-answered)."""
         return Left(
             left_in_history(told.left, known=known) if isinstance(told, CutShort) else self._left_standing(known)
         )
@@ -295,7 +295,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def _with_words(self, gave_up: str) -> "Step":
         return self if gave_up == self.gave_up else replace(self, gave_up=gave_up)
 
-    # built anew
+    # rebuilt
 
     def _fall_back(self, known: Known, wanted: WantsFallback) -> Move:
         if learned := self._learned(known, wanted.fault):
@@ -312,17 +312,17 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return self._compose(known.spending.prepared, wish=wish, changes=changes)
 
     def _learned(self, known: Known, fault: Fault, *, changes: Sequence[Change] = ()) -> Move | None:
-        """The same request once more, in the room that the provider's error told of, or the forced answer where the limits have
-        room for that only."""
+        """Send the same request once more, in the room that the provider's error told. If the limits allow only the forced
+        answer, send that."""
         if not (learned := lesson_of(known, fault=fault, answers=True)):
             return None
         wish = Wish(note=self.noted, purpose="retry")
         return self._compose(known.spending.prepared, wish=wish, changes=(*changes, *learned))
 
-    # a response, or none
+    # with a response, or without one
 
     def _take(self, known: Known, response: Response) -> Move:
-        """Take in a response that is whole; one that the limit cut is recovered first."""
+        """Take in a whole response; a response that the limit cut is recovered first."""
         if known.asking is None or self.request is None:
             raise TurnwiseBug("a response without a request")
         changes, asking = taken_in(response, known=known, asking=known.asking)
@@ -336,7 +336,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Move(now, (*changes, *found.changes), Begin(found.recovery))
 
     def _without_reply(self, known: Known, fault: Fault, *, arrived: str = "", changes: Sequence[Change] = ()) -> Move:
-        """Make do with what there is, unless the next request must fail too."""
+        """Use what has arrived so far, unless the next request must fail too."""
         stands = self.stands
         if stands is None and (learned := self._learned(known, fault, changes=changes)):
             return learned
@@ -367,12 +367,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Move(self, changes, then.then)
 
     def _correct(self, known: Known, text: str, *, correction: str) -> Move:
-        """Ask for the answer once more; `text` stands where none comes."""
+        """Ask for the answer once more; `text` is the answer if none comes."""
         corrected = Replaced(tally=known.tally.after("corrected"), words=known.words.corrected(text))
         asks = Appended(Message("user", (Text(correction),)))
         return self._next_step(PLAIN_WISH, (corrected, PauseSettled(), asks))
 
-    # the one request beyond the cap
+    # the one request beyond the step cap
 
     def _wants_beyond_cap(
         self, known: Known, beyond: BeyondCap, *, prepared: StepPrepared | None = None, changes: Sequence[Change] = ()
@@ -400,10 +400,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         assert self.beyond is not None
         return self._end(Ends(why=self.beyond.why))
 
-    # its ends
+    # how it ends
 
     def _left_standing(self, known: Known) -> Sequence[Change]:
-        """What is left of a response that was asked for once more; of one that reasoning ate there is nothing."""
+        """What is left of a response that the model was asked for once more; nothing, if reasoning used it up."""
         return () if self.stands is None or known.tally.eaten else left_in_history(self.stands.response, known=known)
 
     def _next_step(self, wish: Wish = PLAIN_WISH, changes: Sequence[Change] = ()) -> Move:

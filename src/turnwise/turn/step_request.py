@@ -1,4 +1,4 @@
-"""How the request of a step is built: what stands behind the history, which tools it offers, how much it may answer."""
+"""How the request of a step is built: what comes after the history, which tools it offers, how long its answer may be."""
 
 from collections.abc import Sequence
 
@@ -55,17 +55,17 @@ from turnwise.vocab import (
 )
 
 # How much the answer to the next request may hold, and whether that limit ended the last one.
-# What a prompt that nobody has counted may be longer than it is taken for (the JSON around messages, a denser script), where no
-# request is left after a refusal.
+# How much longer an uncounted prompt may be than its estimate (the JSON around messages, a denser script), if no request is left
+# after a refusal.
 SPARE_TOKENS = 128
 SPARE_SHARE = 8
-# Tokens of a prompt that is guessed to be too long, by the most bytes a token that text has, and by the usual ones.
+# The tokens of a prompt that seems too long: by the most bytes a token that text has, and by the usual number.
 LONGEST_BYTES_A_TOKEN = 8
 USUAL_BYTES_A_TOKEN = 4
 
 
 class BudgetedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings with what the model can still give; None where that is too little for an answer."""
+    """The settings with what the model can still give; None if that is too little for an answer."""
 
     settings: Settings | None
     ends: str = ""
@@ -82,7 +82,7 @@ def budget(
 ) -> BudgetedRequest:
     """What the next request may ask for.
 
-    A prompt that is too long only by our guess goes out, once: the provider's count, or its refusal, tells. Not where no
+    A prompt that is too long only by estimate is sent once: the provider's count, or its refusal, tells. It is not sent if no
     request is left after a refusal (`is_last`).
     """
     if config.room == "off":
@@ -116,8 +116,8 @@ def budget(
 
 
 def says_limit(response: Response, known: Known, *, cut: Cut | None, limit_tokens: int | None) -> bool:
-    """Whether the output limit is the likelier reason why a stream ended without a word. An object comes in one piece:
-    one without what its schema demands was left so by the model, not by the connection."""
+    """Whether the output limit is the likelier reason why a stream ended without saying why. An object comes in one piece: if it
+    lacks what its schema demands, the model left it so, not the connection."""
     if cut is not None and (cut.limited or fills_half(cut, limit_tokens=limit_tokens)):
         return True
     calls = calls_of(response.message)
@@ -131,14 +131,14 @@ def says_limit(response: Response, known: Known, *, cut: Cut | None, limit_token
 
 
 class Built(msgspec.Struct, frozen=True, kw_only=True):
-    """The request; None where there is no room for it."""
+    """The request; None if there is no room for it."""
 
     composed: Composed | None
     changes: tuple[Change, ...]
 
 
 def built(known: Known, *, prepared: StepPrepared, wish: Wish, disobeyed: bool) -> Built:
-    """The request of the step at hand. `disobeyed`: the model called a tool where none was allowed."""
+    """The request of the current step. `disobeyed`: the model called a tool although none was allowed."""
     config, tally = known.config, known.tally
     forced = (
         tally.eaten > 1
@@ -146,7 +146,7 @@ def built(known: Known, *, prepared: StepPrepared, wish: Wish, disobeyed: bool) 
         or known.spending.pacing.pace != "go"
         or bool(known.room.ends)
     )
-    # A first step without tools has nothing to sum up, and a correction has its own words (promise end:early).
+    # A first step without tools has nothing to sum up, and a correction has its own text (promise end:early).
     partial = forced and not tally.correcting and (bool(config.tools) or known.step > 1 or disobeyed)
     trailing, changes = _trailing(known, prepared=prepared, wish=wish, synthesis=partial)
     own = 1 if trailing else 0
@@ -181,12 +181,12 @@ def built(known: Known, *, prepared: StepPrepared, wish: Wish, disobeyed: bool) 
 
 
 def own_texts(prepared: StepPrepared, *, note: str = "") -> tuple[str, ...]:
-    """What the answer's request would have beside the history."""
+    """What the answer's request would add to the history."""
     return (note, prepared.instruction or "", SYNTHESIS)
 
 
 def tools_of(known: Known, *, prepared: StepPrepared) -> tuple[ToolSpec, ...]:
-    """Those on offer in the step."""
+    """The tools on offer in the step."""
     return (
         known.specs
         if prepared.tools is None
@@ -197,7 +197,7 @@ def tools_of(known: Known, *, prepared: StepPrepared) -> tuple[ToolSpec, ...]:
 def _trailing(
     known: Known, *, prepared: StepPrepared, wish: Wish, synthesis: bool
 ) -> tuple[tuple[str, ...], tuple[Change, ...]]:
-    """The user-role texts at the end of this request only. Without one the last message must not be an assistant's,
+    """The user-role texts at the end of this request only. Without such a text, the last message must not be an assistant's,
     unless the endpoint is known to accept it (promise end:no-prefill)."""
     history, instruction = known.history, prepared.instruction
     if history.paused and known.config.family in PAUSE_GOES_BACK_LAST:
@@ -211,26 +211,26 @@ def _trailing(
     return tuple(texts or ([GO_ON] if ends_open and not known.config.accepts_prefill else [])), ()
 
 
-# What a request that is built anew takes with it: a limit that the provider told of, another model, the note that it had.
+# What a rebuilt request takes with it: a limit that the provider told, another model, the note that it had.
 
 
-# What a provider's error tells of the room that its model has: the limits to ask with once more.
+# What a provider's error tells about the room of its model: the limits for the next attempt.
 TELLING = frozenset({FaultKind.CONTEXT_OVERFLOW, FaultKind.BAD_REQUEST, FaultKind.QUOTA})
-# One error may tell of the window and the next of the output limit; one without figures takes some rounds from the window that
-# is assumed to a small one. Each has to change something; a request that is answered begins the count anew.
+# One error may tell of the window and the next of the output limit. Errors without figures take some rounds from the assumed
+# window to a small one. Each round must change something; an answered request resets the count.
 MAX_CORRECTIONS = 6
-# What an overflow without figures leaves of the prompt, the first time and on: a window that was known is missed by little,
-# one that was not by much.
+# What an overflow without figures leaves of the prompt, the first time and later. If the window was known, the prompt exceeds it
+# by little; if it was not, possibly by much.
 REFUSED_PERCENT = (90, 75, 50)
-LEAST_PROMPT_TOKENS = 1024  # refused for its size, nothing is left to learn: no model's window is so small
-# A refusal in unknown words, of a prompt larger than all that went through: less than this fits any window.
+LEAST_PROMPT_TOKENS = 1024  # a refusal for its size teaches nothing more: no model's window is so small
+# A refusal in unknown words, of a prompt larger than all that were accepted: less than this fits any window.
 UNSAID_TOKENS = 4096
 UNSAID_PERCENT = 50
 UNSAID_STATUSES = frozenset({400, 413, 422})
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
-    """What was learned: the configuration to ask with, and what the prompt measures by now."""
+    """What was learned: the configuration for the next attempt, and the prompt's size as it is known now."""
 
     config: TurnConfig
     room: Room
@@ -240,10 +240,10 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 def learn(
     room: Room, *, fault: Fault, history: History, config: TurnConfig, output_tokens: int | None = None
 ) -> Lesson | None:
-    """What to ask once more with, where the error is about room and something can be changed: the limits, the prompt, or the
+    """What the next attempt asks with, if the error is about room and something can be changed: the limits, the prompt, or the
     `output_tokens` that were asked for.
 
-    An overflow of a request for a summary makes the next one smaller, and what it was refused for is said of its part.
+    If a request for a summary overflows, the next one is smaller, and the refusal counts only for its part.
     """
     if config.room == "off" or fault.kind not in TELLING or room.corrections >= MAX_CORRECTIONS:
         return None
@@ -269,7 +269,7 @@ def learn(
         if prompt_capacity(smaller, settings=config.settings) < LEAST_PROMPT_TOKENS:
             if room.refusals or not is_overflow or output_tokens is None or limits.context_window_tokens is None:
                 return None
-            # so small a prompt was refused for the output that was asked for with it: half of that, once
+            # such a small prompt was refused because of its requested output: ask for half of that, once
             smaller = with_less_room(limits, prompt_tokens=asked, output_tokens=output_tokens)
         room = room.refused(limits)
         limits = smaller
@@ -292,7 +292,7 @@ def _told(
 
 
 def _asked_bytes(planned: Summarise | None, *, history: History) -> int | None:
-    """The bytes of the request for a summary that is at hand; None where the request at hand holds the whole prompt."""
+    """The bytes of the current request for a summary; None if the current request holds the whole prompt."""
     if planned is None:
         return None
     messages = sum([message_bytes(message) for message in planned.asks])
@@ -300,8 +300,8 @@ def _asked_bytes(planned: Summarise | None, *, history: History) -> int | None:
 
 
 def _may_be_too_long(room: Room, fault: Fault, *, history: History, config: TurnConfig) -> bool:
-    """Whether unknown words may mean that: the prompt is larger than any that went through, and the window is not
-    known or half of it taken. To try less, once a turn, is cheaper than a session that can never go on."""
+    """Whether unknown words may mean that: the prompt is larger than any that was accepted, and the window is unknown or half
+    full. Trying less, once a turn, is cheaper than a session that can never continue."""
     if room.tried_unsaid or fault.kind is not FaultKind.BAD_REQUEST or fault.status not in UNSAID_STATUSES:
         return False
     limits, tokens = config.model_limits, history.prompt.tokens
@@ -310,20 +310,20 @@ def _may_be_too_long(room: Room, fault: Fault, *, history: History, config: Turn
 
 
 def again(known: Known, *, note: str, trying: Trying | None = None) -> Wish:
-    """A further attempt: a request that never left has not been made, so the next one is the first."""
+    """Another attempt. A request that never left has not been made, so then the next one is the first."""
     spending = known.spending
     of = "step" if spending.asking is None else spending.asking.purpose
     return Wish(note=note, purpose="retry" if spending.has_left else spending.ordered, retry_of=of, trying=trying)
 
 
 def once_fitted(wish: Wish, *, known: Known) -> Wish:
-    """The wish, now that the prompt is made smaller: that settles a pause, and the note was about it."""
+    """The wish, now that the prompt is made smaller: that settles a pause, and the note was about the pause."""
     return replace(wish, note="") if known.history.paused else wish
 
 
 def lesson_of(known: Known, *, fault: Fault, answers: bool) -> tuple[Change, ...]:
-    """What an error tells of the room that there is, if one request more can be afforded; where that has to be the answer's, only
-    with `answers`. Nothing: it tells of nothing that can be changed."""
+    """What an error tells about room, if one more request can be afforded; if that must be the answer's, only with `answers`.
+    None: it tells nothing that can be changed."""
     pacing = known.spending.pacing
     if not affords(known, answers=known.is_forced):
         pacing = known.judged()
@@ -337,8 +337,8 @@ def lesson_of(known: Known, *, fault: Fault, answers: bool) -> tuple[Change, ...
 
 
 def without_stale(known: Known, order: SendRequest | None, fault: Fault, *, refused: int | None) -> tuple[Change, ...]:
-    """What the same request is sent again with, if it was refused for stale thinking (promise step:bound-thinking). `refused`: so
-    much of its thinking stands before what an earlier refusal named. Nothing: it was refused for something else."""
+    """How the same request is sent again, if it was refused for stale thinking (promise step:bound-thinking). `refused`: this
+    much of its thinking stands before the block that an earlier refusal named. None: it was refused for another reason."""
     config = known.config
     if not fault.binding or order is None:
         return ()
@@ -353,8 +353,8 @@ def without_stale(known: Known, order: SendRequest | None, fault: Fault, *, refu
 
 
 def as_taught(known: Known, order: SendRequest | None, fault: Fault, *, lessons: int) -> tuple[Change, ...]:
-    """What the same request is written by once more, if its server refused it by known words (promise heal:dialect). So many
-    `lessons` were learned from this request already. Nothing: the refusal stands."""
+    """How the same request is written once more, if its server refused it in known words (promise heal:dialect). So many
+    `lessons` were already learned from this request. None: the refusal stands."""
     config = known.config
     among = {"openai_chat": CHAT_LESSONS, "anthropic_messages": CLAUDE_LESSONS}.get(config.family)
     if among is None or order is None or lessons >= MOST_LESSONS:
@@ -372,13 +372,13 @@ def as_taught(known: Known, order: SendRequest | None, fault: Fault, *, lessons:
 
 
 def _tells_behind(request: Request) -> bool:
-    """Whether tools or changed instructions stand among the messages: a refusal of their form can be about these alone."""
+    """Whether tools or changed instructions come among the messages: a refusal of their form can be about these alone."""
     return bool(request.appended_tools) or any(tells_instructions(message) for message in request.messages)
 
 
 def falling_back(known: Known, *, why: str) -> tuple[Change, ...]:
-    """The next model takes over for the rest of the turn: one that has just failed so often is not asked in each step.
-    Nothing: it cannot be afforded."""
+    """The next model takes over for the rest of the turn: a model that has just failed so often is not asked in each step. None:
+    it cannot be afforded."""
     config, prepared = known.config, known.spending.prepared
     if not affords(known, answers=True, model=config.fallbacks[0].model):
         return ()

@@ -1,6 +1,6 @@
 """The legal moves of a turn: one table. An event that it does not allow raises and changes nothing.
 
-`docs/transitions.md` is drawn from it by `scripts/draw_transitions.py`.
+`scripts/draw_transitions.py` draws `docs/transitions.md` from it.
 """
 
 from enum import StrEnum
@@ -63,7 +63,7 @@ class Transition(msgspec.Struct, frozen=True):
     event: type[Event]
     command: type[Command]
     next: State
-    when: str  # what is true of the event, for people
+    when: str  # the condition on the event, for people
 
 
 # What the turn waits for follows from what it has ordered.

@@ -1,4 +1,4 @@
-"""What a turn has asked for and spent: its requests, their tokens and cost, what its limits allow, and what was last sent."""
+"""What a turn has asked for and spent: its requests, their tokens and cost, what its limits allow, and the last request."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -17,16 +17,17 @@ from turnwise.turn.limit_pace import Pacing
 from turnwise.turn.request_plan import RequestTerms, Sent, is_aside, prefix_changes, sent_as
 from turnwise.vocab import NO_USAGE, FinishReason, Request, Response, Usage
 
-# What the requests of a turn have cost, as its limits of cost count it.
+# The cost of a turn's requests, as its limits of cost count it.
 #
-# A request whose price nobody said (it broke off, the provider counts nothing, it has parts that are billed apart) counts as it
-# was projected before it left, or as its tokens cost where that is more: unknown is never 0 (promise bill:plans). One whose price
-# is known in part counts at the dearest price that is known. The ledger, which says what is known, is kept by the drivers.
+# Some requests have no known price: they broke off, the provider counts nothing, or they have parts that are billed apart. Such a
+# request counts at its projection from before it left, or at the cost of its tokens if that is more: unknown is never 0 (promise
+# bill:plans). A request whose price is known in part counts at the highest known price. The runner keeps the ledger, which says
+# what is known.
 NO_ROWS: Mapping[str, PriceRow] = {}
 
 
 class AtStake(msgspec.Struct, frozen=True, kw_only=True):
-    """The request at hand: its model and the row of that, and what it was projected to cost."""
+    """The current request: its model with its price row, and its projected cost."""
 
     row: PriceRow
     model: str = ""
@@ -35,8 +36,8 @@ class AtStake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Purse(msgspec.Struct, frozen=True, kw_only=True):
-    """`projected` are the requests of unknown price in `usd`, `at_dearest` those of which a part is unknown; `billed` those of
-    `step` that a plan by step has billed."""
+    """`projected` counts the requests of unknown price in `usd`, `at_dearest` those with an unknown part. `billed` counts the
+    requests of `step` that a plan by step has billed."""
 
     usd: Decimal = ZERO
     projected: int = 0
@@ -47,7 +48,7 @@ class Purse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def guessed(self) -> Spent:
-        """How many of the requests in `usd` are not there at a price that somebody said."""
+        """How many of the requests in `usd` have no price that somebody told."""
         return Spent(projected=self.projected, at_dearest=self.at_dearest)
 
     def is_billed(self, step: int) -> bool:
@@ -60,8 +61,8 @@ class Purse(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, at_stake=at_stake, step=at_stake.step, billed=self.billed if same else 0)
 
     def saw(self, event: Event, *, searches: bool, rows: Mapping[str, PriceRow] = NO_ROWS) -> "Purse":
-        """What an event tells of the price of the request at hand, which asked for `searches` or not. `rows` are those of other
-        models, which may have done a part of it."""
+        """Take what an event tells about the price of the current request, which asked for `searches` or not. `rows` are those of
+        other models, which may have done a part of it."""
         if self.at_stake is None:
             return self
         stake = self.at_stake
@@ -119,17 +120,17 @@ NOTHING_PREPARED = StepPrepared()
 
 
 class Spending(msgspec.Struct, kw_only=True):
-    """`step` is the number of the step at hand; `prepared` what was asked for in the last request, `asking` what that allowed."""
+    """`step` is the number of the current step. `prepared` is what the last request asked for, `asking` what it allowed."""
 
     step: int = 0
     requests: int = 0
-    excused: int = 0  # of these, refusals that were mended: no limit counts them
-    purposes: dict[str, int] = {}  # of these, how many of each
+    excused: int = 0  # refusals among them that were corrected: no limit counts them
+    purposes: dict[str, int] = {}  # how many of them for each purpose
     usage: Usage = NO_USAGE
     recovery_usage: Usage = NO_USAGE  # the part of it that went into requests of RECOVERY
     children: tuple[ChildReport, ...] = ()
     used: Used = Used()  # of the bounds on the tree
-    also_spent: Spent = Spent()  # what limits count that stands in no other book
+    also_spent: Spent = Spent()  # what limits count that no other field has
     pacing: Pacing = Pacing()
     purse: Purse = Purse()
     prepared: StepPrepared = NOTHING_PREPARED
@@ -138,18 +139,18 @@ class Spending(msgspec.Struct, kw_only=True):
     # the last request
     ordered: Purpose = "step"
     sent: Sent | None = None
-    has_left: bool = True  # it did, or may yet
-    left_before: Sent | None = None  # the last request before it that did
+    has_left: bool = True  # it left, or may still leave
+    left_before: Sent | None = None  # the last request before it that left
     purse_before: Purse = Purse()
     changes_before: int = 0  # of `prefix_changes`
     changed_before: bool = False  # it is the first one since room was made
     prefix_changes: list[str] = []
-    kept_tokens: int = 0  # of the prompt of the last request that was answered, in the provider's cache
-    has_hit: bool = False  # something of a prompt has been read from there
+    kept_tokens: int = 0  # of the prompt of the last answered request, in the provider's cache
+    has_hit: bool = False  # some part of a prompt has been read from there
 
     @classmethod
     def behind(cls, sent: Sent | None, *, changed: bool) -> "Spending":
-        """Of a turn before which the session's last request was this one; `changed` as `Carried` has it."""
+        """For a turn after this request, the session's last; `changed` as in `Carried`."""
         return cls(left_before=sent, has_left=False, changed_before=changed)
 
     @property
@@ -158,7 +159,7 @@ class Spending(msgspec.Struct, kw_only=True):
         return self.sent if self.has_left else self.left_before
 
     def spent_in(self, steps: int) -> Spent:
-        """What so many steps have spent, those of their children included."""
+        """What so many steps have spent, including their children."""
         usage, requests, usd = self.usage, self.requests - self.excused, self.purse.usd
         for child in self.children:
             usage, requests = usage + child.usage, requests + child.requests
@@ -167,7 +168,8 @@ class Spending(msgspec.Struct, kw_only=True):
         return msgspec.structs.replace(spent, cost_usd=usd) + self.purse.guessed + self.also_spent
 
     def see(self, event: Event, *, config: TurnConfig, messages: int) -> None:
-        """What an event tells of time, tokens and the price of the request at hand; a response is one to so many `messages`."""
+        """Take what an event tells about time, tokens and the price of the current request. A response belongs to a prompt of so
+        many `messages`."""
         self.pacing = self.pacing.saw(event, messages=messages)
         if self.purse.at_stake is not None:
             asks = searches_asked(config.extra, family=config.family)
@@ -204,7 +206,7 @@ class Spending(msgspec.Struct, kw_only=True):
         history: History,
         config: TurnConfig,
     ) -> None:
-        """A request leaves; its last `own` messages are no part of the history."""
+        """A request leaves; its last `own` messages are not part of the history."""
         self.requests += 1
         self.purse_before = self.purse
         if stake is not None:
@@ -225,7 +227,7 @@ class Spending(msgspec.Struct, kw_only=True):
         self.purposes[purpose] = self.purposes.get(purpose, 0) + 1
 
     def take_back(self) -> None:
-        """The request at hand never left: there was no connection, or its endpoint is left alone for a while."""
+        """The current request never left: there was no connection, or its endpoint is left alone for a while."""
         self.requests -= 1
         self.purse = self.purse_before
         self.purposes[self.ordered] -= 1
@@ -235,11 +237,11 @@ class Spending(msgspec.Struct, kw_only=True):
         del self.prefix_changes[self.changes_before :]
 
     def excuse(self) -> None:
-        """The request at hand was refused for something that the next one does without."""
+        """The current request was refused for something that the next one leaves out."""
         self.excused += 1
 
     def count(self, usage: Usage, *, config: TurnConfig) -> None:
-        """Tokens of the request at hand."""
+        """Count the tokens of the current request."""
         self.usage += usage
         if usage.cache_read_tokens or usage.cache_write_tokens or self.kept_tokens:
             self._count_cached(usage, config=config)
@@ -248,7 +250,7 @@ class Spending(msgspec.Struct, kw_only=True):
             self.recovery_usage += usage
 
     def _count_cached(self, usage: Usage, *, config: TurnConfig) -> None:
-        """Say what a break of the prefix cost, where the provider has kept something of it."""
+        """Say what a break of the prefix cost, if the provider has cached a part of it."""
         usage = usage.last_sampling
         lost = min(self.kept_tokens, usage.input_tokens) - usage.cache_read_tokens
         if lost > 0 and len(self.prefix_changes) > self.changes_before:
@@ -256,12 +258,12 @@ class Spending(msgspec.Struct, kw_only=True):
         self.has_hit = self.has_hit or usage.cache_read_tokens > 0
         is_asked = config.marks_cache and config.cache != "off"
         kept = kept_tokens(usage, is_asked=is_asked, has_hit=self.has_hit)
-        # What was kept before a request that writes nothing of its messages is still there after it.
+        # Cached content from before a request that caches none of its own messages is still there after it.
         is_apart = is_asked and self._stands_apart(config)
         self.kept_tokens = max(kept, self.kept_tokens) if is_apart else kept
 
     def _stands_apart(self, config: TurnConfig) -> bool:
-        """The request at hand is one that no later request reads of what is kept of it: a summary's, a forced answer's, a
+        """No later request reads what is cached of the current request: it is a summary's, a forced answer's, or a
         continuation's."""
         if self.sent is None or self.asking is None:
             return False
@@ -270,15 +272,15 @@ class Spending(msgspec.Struct, kw_only=True):
     # tools and children
 
     def count_calls(self, number: int) -> None:
-        """So many calls have been given to their tools; fewer where they did not start."""
+        """So many calls have been given to their tools; fewer if some did not start."""
         self.also_spent += Spent(tool_calls=number)
 
     def take_children(self, children: Sequence[ChildReport]) -> None:
-        """Children that were at work when the turn was interrupted."""
+        """Count children that were running when the turn was interrupted."""
         self.children += tuple(children)
 
     def pay_for(self, children: Sequence[ChildReport], *, plans: Mapping[str, PlannedCall]) -> None:
-        """Children that their calls, by id, have brought to their end."""
+        """Count children whose calls (by id) have ended."""
         self.children = (*self.children, *children)
         for child in children:
             plan = plans.get(child.call_id)
@@ -290,7 +292,7 @@ class Spending(msgspec.Struct, kw_only=True):
                 has_ended=child.stop_reason is not None,
             )
             self.also_spent += child.also_spent
-            if child.stop_reason is None and plan is not None:  # it may have made as many as it might
+            if child.stop_reason is None and plan is not None:  # it may have made as many as it was allowed
                 self.also_spent += Spent(tool_calls=most_tool_calls(plan.grant) or 0)
             share_usd = most_usd(None if plan is None else plan.grant)
             if child.charged_usd is None and share_usd:

@@ -1,6 +1,6 @@
-"""What a turn knows: the values that outlive its phases. Phases read it; `Turn` alone has their changes applied.
+"""What a turn knows: the values that outlive its phases. Phases read it; only `Turn` has their changes applied.
 
-At the end, the limits' word on the next request: functions of what is known, never of a phase.
+At the end of this module: what the limits say about the next request. These functions depend on what is known, never on a phase.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ from turnwise.turn.room import GiveWay, Room, fitting, may_fit
 from turnwise.turn.turn_spending import Spending
 from turnwise.vocab import Request, ToolCall, ToolSpec, Usage
 
-# Purposes whose request is the turn's history and little else, so that its count is the prompt's.
+# Purposes whose request is little more than the turn's history, so that its token count is the prompt's.
 COUNTS_HISTORY = frozenset({"step", "retry", "answer"})
 
 
@@ -44,8 +44,8 @@ class ToolKinds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Known(msgspec.Struct, kw_only=True):
-    """`offers` are the tools by name, `specs` what is sent of them, the very same in each request, `kinds` what other than plain
-    tools is among them."""
+    """`offers` are the tools by name. `specs` are the tools as each request sends them, always the same. `kinds` says which kinds
+    of tools are among them, besides plain ones."""
 
     config: TurnConfig
     offers: dict[str, ToolOffer]
@@ -59,9 +59,9 @@ class Known(msgspec.Struct, kw_only=True):
     guarding: Guarding = Guarding()
     tally: Tally = Tally()
     words: Words = Words()
-    pending: tuple[ToolCall, ...] = ()  # calls that wait on after the turn
-    asks: tuple[OneAsk, ...] = ()  # what was asked about them
-    fits: bool = False  # whether the last `Fit` went
+    pending: tuple[ToolCall, ...] = ()  # calls that keep waiting after the turn
+    asks: tuple[OneAsk, ...] = ()  # the asks about them
+    fits: bool = False  # whether the last `Fit` worked
 
     @property
     def asking(self) -> RequestTerms | None:
@@ -78,11 +78,11 @@ class Known(msgspec.Struct, kw_only=True):
 
     @property
     def prompt_tokens(self) -> int:
-        """Of the next request; 0 where no limit asks."""
+        """The tokens of the next request's prompt; 0 if no limit needs them."""
         return 0 if self.config.limits is None else self.spending.pacing.prompt_tokens(self.history)
 
     def coming(self, *, step: int | None = None, model: str = "") -> NextRequest:
-        """The next request as the limits see it: of the step at hand or of `step`, of the model at hand or of another one."""
+        """The next request as the limits see it: for the current step or for `step`, for the current model or for another."""
         spending, config = self.spending, self.config
         at = spending.step if step is None else step
         return NextRequest(
@@ -93,7 +93,7 @@ class Known(msgspec.Struct, kw_only=True):
         )
 
     def judged(self) -> Pacing:
-        """The pace of the step at hand, judged anew."""
+        """The pace of the current step, judged again."""
         return self.spending.pacing.judge(self.config, coming=self.coming())
 
     def known_call(self, call: ToolCall) -> ToolCall:
@@ -103,11 +103,11 @@ class Known(msgspec.Struct, kw_only=True):
 
     @property
     def waiting_asks(self) -> tuple[OneAsk, ...]:
-        """Those that were left for later."""
+        """The asks that were left for later."""
         return tuple([replace(ask, call=self.known_call(ask.call)) for ask in self.asks])
 
     def apply(self, change: Change) -> None:
-        """Carry a change out."""
+        """Carry out a change."""
         self._CARRIED_OUT[type(change)](self, change)
 
     def _replace(self, now: c.Replaced) -> None:
@@ -145,7 +145,7 @@ class Known(msgspec.Struct, kw_only=True):
         if asking.purpose in COUNTS_HISTORY:
             self.room = self.room.went_through(self.history.prompt.bytes)
             self.history.count(usage)
-        # a request that went through may show that the limits are wider than was thought
+        # an accepted request may show that the limits are wider than assumed
         self.config = self.config.with_limits(witnessed(self.config.model_limits, usage=usage))
 
     def _fit_room(self, own: tuple[str, ...], *, most_tokens: int | None = None) -> bool:
@@ -172,7 +172,7 @@ class Known(msgspec.Struct, kw_only=True):
         return now.pace != "stop"
 
     def _leave_waiting(self, pending: tuple[ToolCall, ...], *, asks: tuple[OneAsk, ...]) -> None:
-        """The history says what was shown of the calls that wait for a person (promise wait:ask)."""
+        """The history records what was shown of the calls that wait for a person (promise wait:ask)."""
         self.pending, self.asks = pending, asks
         if asks and self.keeps_waiting:
             self.history.mark(asks)
@@ -187,7 +187,8 @@ class Known(msgspec.Struct, kw_only=True):
             self.words = self.words.asked_anew()
             self.history.read_inbox()
 
-    # How each change is carried out. A table, as `match` tries one class after the other; a test holds that it is complete.
+    # How each change is carried out. It is a table, because `match` tries one class after the other; a test checks that it is
+    # complete.
     _CARRIED_OUT: ClassVar[dict[type[Change], Callable[["Known", Any], None]]] = {
         c.Appended: lambda self, it: self.history.append(it.message, paused=it.paused),
         c.ResultsAppended: lambda self, it: self.history.append_results(it.message),
@@ -219,18 +220,18 @@ class Known(msgspec.Struct, kw_only=True):
     }
 
 
-# The limits' word on the next request.
+# What the limits say about the next request.
 
 
 def left_s(known: Known) -> float | None:
-    """Of the turn's time; None where nothing limits it."""
+    """Seconds that are left of the turn's time; None if nothing limits it."""
     limits = known.config.limits
     total_s = None if limits is None else wall_time_s(limits)
     return None if total_s is None else total_s - known.spending.pacing.at_s
 
 
 def paced(known: Known, *, step: int | None = None) -> Pacing:
-    """The pace of the step that begins now, or that has to be sent again."""
+    """The pace of the step that begins now, or that must be sent again."""
     config, pacing = known.config, known.spending.pacing
     at = known.step if step is None else step
     if config.limits is None:
@@ -239,8 +240,8 @@ def paced(known: Known, *, step: int | None = None) -> Pacing:
 
 
 def affords(known: Known, *, answers: bool, within: bool = False, after_s: float = 0.0, model: str = "") -> bool:
-    """Whether the limits allow one request more in this step, so many seconds from now: one that `answers`, or one before the
-    answer, which may come `within` the step (after a summary), or in the next one; of the model at hand, or of another
+    """Whether the limits allow one more request in this step, so many seconds from now: a request that `answers`, or one before
+    the answer. The answer may come `within` the step (after a summary), or in the next one. For the current model, or for another
     `model`."""
     limits = known.config.limits
     if limits is None:
@@ -251,7 +252,7 @@ def affords(known: Known, *, answers: bool, within: bool = False, after_s: float
 
 
 def affords_step(known: Known) -> bool:
-    """Whether the limits allow one more step like any other."""
+    """Whether the limits allow one more ordinary step."""
     config, pacing = known.config, known.spending.pacing
     if config.limits is None:
         return pacing.begin_plain_step(config.max_steps, steps=known.step).pace == "go"
@@ -260,7 +261,7 @@ def affords_step(known: Known) -> bool:
 
 
 def is_last(known: Known) -> bool:
-    """Whether the request that comes is the last that the limits allow, whatever becomes of it."""
+    """Whether the coming request is the last that the limits allow, whatever becomes of it."""
     limits = known.config.limits
     return limits is not None and known.spending.pacing.is_last(known.config, coming=known.coming())
 
@@ -273,11 +274,11 @@ def why_stopped(known: Known, *, pacing: Pacing) -> str:
 
 
 def below_limits(known: Known, request: Request, *, own: int, answers: bool) -> Request:
-    """The request with no more output than the limits leave; its last `own` messages are no part of the history."""
+    """The request with no more output than the limits leave; its last `own` messages are not part of the history."""
     config = known.config
     if config.limits is None:
         return request
-    # what the assistant had said stands in the usage of the response that it is of
+    # the assistant's own words are in the usage of the response that brought them
     extra = [message for message in request.messages[len(request.messages) - own :] if message.role == "user"]
     left = known.spending.pacing.output_left(config, coming=known.coming(), own=extra, answers=answers)
     if left is None:

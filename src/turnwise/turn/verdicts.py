@@ -1,4 +1,4 @@
-"""What becomes of calls before they run: rules that judge them, questions to the person."""
+"""What becomes of calls before they run: rules judge them, and a person answers questions."""
 
 import json
 import re
@@ -29,9 +29,9 @@ from turnwise.turn.request_plan import RequestTerms
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Text, ToolCall, ToolResult, ToolSpec, text_of
 
 
-# What the user's hooks make of calls before they run, and of their results.
+# What the user's hooks do to calls before they run, and to their results.
 class Sifted(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls that may go on, and the results of those that may not."""
+    """Calls that may continue, and the results of those that may not."""
 
     planned: tuple[PlannedCall, ...]
     results: dict[str, ToolResult]
@@ -45,7 +45,7 @@ def after_hooks(
     outcomes: Sequence[HookOutcome],
     tools: Mapping[str, ToolSpec],
 ) -> Sifted:
-    """The calls as the hooks left them. Changed arguments are validated as those of a model are."""
+    """The calls as the hooks left them. Changed arguments are validated like those of a model."""
     kept: list[PlannedCall] = []
     results: dict[str, ToolResult] = {}
     for plan in planned:
@@ -74,7 +74,7 @@ def after_hooks(
 
 
 def changed_results(planned: Sequence[PlannedCall], *, outcomes: Sequence[HookOutcome]) -> dict[str, ToolResult]:
-    """The results that the hooks after the tools put in place of those that the tools gave, by call id."""
+    """The results by which the hooks after the tools replaced the tools' own results, by call id."""
     calls = {plan.call.id: plan.call for plan in planned}
     changed: dict[str, ToolResult] = {}
     for outcome in outcomes:
@@ -89,7 +89,7 @@ def changed_results(planned: Sequence[PlannedCall], *, outcomes: Sequence[HookOu
     return changed
 
 
-# What nobody answered is not asked again in other words.
+# A question without an answer is not asked again in other words.
 NOBODY_THERE = f"There is nobody to ask in this run. {DECIDE_YOURSELF}"
 NO_ANSWER = f"The user gave no answer. {DECIDE_YOURSELF}"
 NOT_ASKED = f"The question did not reach the user, because the program that asks them failed. {DECIDE_YOURSELF}"
@@ -97,7 +97,7 @@ WILL_NOT_SAY = f"The user does not want to answer this. {DECIDE_YOURSELF}"
 CHANGED_SINCE = (
     "Denied: this call would no longer do what the user was shown and allowed, so it was not run. " + LOOK_AGAIN
 )
-MAX_WHYS = 20  # of the parts of one command; it stands above them whole
+MAX_WHYS = 20  # for the parts of one command; the whole command is shown above them
 ASKED_BEFORE = "it was asked about before, and waits for an answer"
 ASKED_AGAIN = "the call would now do something else than the user was shown and allowed, so the user is asked again"
 
@@ -109,8 +109,8 @@ def questions(
     attended: bool,
     decided: Collection[str] = (),
 ) -> Sifted:
-    """Take the model's questions out of the calls; where nobody is there they are answered at once (promise wait:ask), but for
-    those that are `decided` (see `judge_calls`)."""
+    """Take the model's questions out of the calls. If nobody is there, they are answered at once (promise wait:ask), except those
+    that are `decided` (see `judge_calls`)."""
     asks: list[OneAsk] = []
     kept: list[PlannedCall] = []
     results: dict[str, ToolResult] = {}
@@ -134,8 +134,8 @@ def judge_calls(
     hint: str,
     decided: Collection[str] = (),
 ) -> Sifted:
-    """What the rules say of each call; questions have been taken care of. Somebody was there for those that are `decided`
-    (ids of calls that an earlier run left pending), even if nobody is now."""
+    """The verdict of the rules on each call; questions have been taken out. For calls that are `decided` (ids of calls that an
+    earlier run left pending) somebody was there, even if nobody is now."""
     kept: list[PlannedCall] = []
     results: dict[str, ToolResult] = {}
     asks: list[OneAsk] = []
@@ -179,8 +179,8 @@ def left_asks(
     facts: Mapping[str, CallFacts],
     offers: Mapping[str, ToolOffer],
 ) -> tuple[OneAsk, ...]:
-    """The asks of those calls that a person was asked about and that no rule asks about by now: the person's word counts, not
-    that a rule (or the lack of rules) would let them run."""
+    """The asks of calls that a person was asked about before, but that no rule asks about now. The person's answer counts, even
+    if a rule (or the lack of rules) would let the calls run."""
     answers = settled(approvals)
     asked = {ask.call.id for ask in asks}
     found: list[OneAsk] = []
@@ -195,8 +195,8 @@ def left_asks(
 
 
 def facts_of(plan: PlannedCall, *, facts: Mapping[str, CallFacts], offers: Mapping[str, ToolOffer]) -> CallFacts:
-    """The facts that were found, or those that are known without looking: of a tool that works on paths or commands, that
-    they are not known."""
+    """The facts that were found, or those that are known without looking. If a tool works on paths or commands, the latter say
+    that these are unknown."""
     name = plan.call.name
     offer = offers[name]
     unknown = "turnwise could not look at what the call touches" if offer.inspected else ""
@@ -204,7 +204,7 @@ def facts_of(plan: PlannedCall, *, facts: Mapping[str, CallFacts], offers: Mappi
 
 
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers of an earlier run beside the asks of now. `left` are the asks to be put to somebody, now."""
+    """The answers of an earlier run, matched with the current asks. `left` are the asks that somebody must answer now."""
 
     asks: tuple[OneAsk, ...]
     approvals: tuple[Approval, ...]
@@ -212,8 +212,8 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recalled(approvals: Sequence[Approval], *, asks: Sequence[OneAsk]) -> Recalled:
-    """What an earlier run was answered. An answer that was for something else is none: its ask is put again, says so, and leaves
-    its call waiting if nobody answers. Answers without a digest stand in journals of before; they are kept as they are."""
+    """What an earlier run was answered. An answer to something else does not count: its ask is put again, says so, and leaves its
+    call waiting if nobody answers. Answers in older journals have no digest; they are kept as they are."""
     answers = settled(approvals)
     told: list[OneAsk] = []
     kept: list[Approval] = []
@@ -234,7 +234,7 @@ def recalled(approvals: Sequence[Approval], *, asks: Sequence[OneAsk]) -> Recall
 
 
 def answered(planned: Sequence[PlannedCall], *, asks: Sequence[OneAsk], answers: Mapping[str, Approval]) -> Sifted:
-    """The calls after the asks were answered. An ask without an answer takes its default."""
+    """The calls after the asks were answered. An ask without an answer gets its default."""
     asked = {ask.call.id: ask for ask in asks}
     kept: list[PlannedCall] = []
     results: dict[str, ToolResult] = {}
@@ -261,7 +261,7 @@ def answered(planned: Sequence[PlannedCall], *, asks: Sequence[OneAsk], answers:
 def changed_since(
     planned: Sequence[PlannedCall], *, facts: Mapping[str, CallFacts], offers: Mapping[str, ToolOffer]
 ) -> dict[str, ToolResult]:
-    """The results of those calls that a person allowed and that would do something else by now, by call id."""
+    """The results of calls that a person allowed and that would now do something else, by call id."""
     results: dict[str, ToolResult] = {}
     for plan in planned:
         known = facts_of(plan, facts=facts, offers=offers)
@@ -279,7 +279,7 @@ def remembered(
     facts: Mapping[str, CallFacts],
     offers: Mapping[str, ToolOffer],
 ) -> Policy:
-    """The policy with what was allowed always; no broader than what was shown."""
+    """The policy with what was allowed always; it never allows more than what was shown."""
     plans = {plan.call.id: plan for plan in planned}
     rules = policy.rules
     for ask in asks:
@@ -334,14 +334,14 @@ def _said(call: ToolCall, text: str) -> ToolResult:
 
 
 def _why_asked(known: CallFacts, *, policy: Policy, first: str) -> str:
-    """All that is asked about, so that nothing hides behind the first part of it."""
+    """All parts that need an answer, so that nothing hides behind the first part."""
     whys = [first, *[why for why in asked_parts(known, policy=policy) if why != first]] if first else []
     more = f"; and {len(whys) - MAX_WHYS:,} more" if len(whys) > MAX_WHYS else ""
     return "; ".join(whys[:MAX_WHYS]) + more
 
 
 def _denied(known: CallFacts, *, why: str, hint: str, options: str) -> str:
-    """`hint` is that of TurnConfig.allow_hint; what it says in brackets about `{options}` needs some."""
+    """The result of a denied call. `hint` is that of TurnConfig.allow_hint; its part in brackets about `{options}` needs some."""
     how = re.sub(r"\[([^][]*\{options\}[^][]*)\]", r"\1" if options else "", hint)
     how = how.replace("{tool}", known.tool).replace("{effect}", known.effect).replace("{options}", options)
     why = why[:1].upper() + why[1:]
@@ -362,10 +362,11 @@ def _not_allowed(approval: Approval, *, ask: OneAsk) -> str:
     return f"Denied: `{ask.call.name}` was not run, because {who}.{said} {GO_ON_WITHOUT}"
 
 
-# Cut calls that the rules will deny: they are asked before more of such a call is bought.
+# Cut calls that the rules will deny: the rules judge them before turnwise pays for more of such a call.
 #
 # What arrived of a call may decide it: the tool alone, or a parameter that is whole (`path` before a long `content`). More
-# parameters only add paths and commands to judge, and one that is denied denies the call. What does not decide it yet is bought.
+# parameters only add paths and commands to judge, and one denied path or command denies the call. If it is not decided yet,
+# turnwise asks for the rest.
 
 
 CUT = " (The output limit had cut the call after {count:,} characters of its arguments. They decide this, whatever comes after.)"
@@ -375,7 +376,7 @@ _SPACE = " \t\n\r"
 
 
 class Barred(msgspec.Struct, frozen=True, kw_only=True):
-    """A cut call that the rules deny, as the model wrote it, and the words of its result."""
+    """A cut call that the rules deny, as the model wrote it, and the text of its result."""
 
     name: str
     arguments: str
@@ -388,7 +389,7 @@ class Barred(msgspec.Struct, frozen=True, kw_only=True):
 def may_be_barred(
     cut: Cut, *, asking: RequestTerms, offers: Mapping[str, ToolOffer], config: TurnConfig
 ) -> list[CutCall]:
-    """The cut calls that more would be bought of and that there are rules for."""
+    """The cut calls that would be continued and for which there are rules."""
     if not config.judges_cut or config.policy is None or config.recover == "off" or asking.forced:
         return []
     return [
@@ -403,7 +404,8 @@ def may_be_barred(
 def to_inspect(
     calls: Sequence[CutCall], *, offers: Mapping[str, ToolOffer], config: TurnConfig
 ) -> tuple[PlannedCall, ...]:
-    """What of these calls can be looked at: their whole parameters. Hooks may change them yet, so with hooks nothing is."""
+    """The parts of these calls that can be judged: their whole parameters. Hooks may still change them, so with hooks nothing is
+    judged here."""
     if "before_tool" in config.hooks:
         return ()
     plans: list[PlannedCall] = []
@@ -421,7 +423,7 @@ def barred_by(
     offers: Mapping[str, ToolOffer],
     config: TurnConfig,
 ) -> tuple[Barred, ...]:
-    """Those of these calls that the rules deny whatever would still come of them."""
+    """The calls that the rules deny, whatever would still come of them."""
     policy = config.policy
     if policy is None:
         return ()
@@ -447,8 +449,8 @@ def barred_by(
 
 
 def without(cut: Cut, *, barred: Sequence[Barred]) -> tuple[Cut, Cut]:
-    """The cut with no prefix for the barred calls (none is continued), and the cut without these calls (none is asked for
-    again)."""
+    """The cut with no prefix for the barred calls (they are not continued), and the cut without these calls (the model is not
+    asked for them again)."""
     texts = {(one.name, one.arguments) for one in barred}
     kept = [one for one in cut.calls if (one.call.name, one.call.arguments) not in texts]
     spared = [one if one in kept else msgspec.structs.replace(one, prefix=None) for one in cut.calls]
@@ -456,7 +458,7 @@ def without(cut: Cut, *, barred: Sequence[Barred]) -> tuple[Cut, Cut]:
 
 
 def whole_parameters(arguments: str) -> str:
-    """The JSON object of the parameters that arrived whole; empty where there is none. A number at the very end may be cut."""
+    """The JSON object of the parameters that arrived whole; empty if there are none. A number at the very end may be cut."""
     members: dict[str, object] = {}
     at = _skip(arguments, at=0)
     if arguments[at : at + 1] != "{":
@@ -483,7 +485,7 @@ def _skip(text: str, *, at: int) -> int:
 
 
 def _plan(call: ToolCall, *, place: int, arguments: str) -> PlannedCall:
-    """Under an id of its own: those of a response may be missing or doubled before it is taken in."""
+    """The plan of the call under an id of its own: the ids of a response may be missing or doubled before it is taken in."""
     return PlannedCall(call=msgspec.structs.replace(call, id=f"cut {place}"), arguments=arguments, timeout_s=0.0)
 
 
@@ -502,7 +504,7 @@ def _denial(
 
 
 def _has_exceptions(tool: str, *, policy: Policy) -> bool:
-    """Whether a rule about paths or commands may let a call of the tool run that a rule about the tool denies."""
+    """Whether a rule about paths or commands may allow a call of the tool although a rule about the tool denies it."""
     return any(
         rule.verdict != "deny"
         and (rule.path is not None or rule.command is not None)
@@ -512,7 +514,7 @@ def _has_exceptions(tool: str, *, policy: Policy) -> bool:
 
 
 def _is_telling(facts: CallFacts) -> bool:
-    """Whether a denial that rests on these facts holds for any more of them too."""
+    """Whether a denial from these facts also holds for any further facts."""
     if facts.unknown:
         return False
     if facts.effect == "execute":

@@ -92,7 +92,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     )
 
 
-# The kinds of repair that the chair looks at; all others are for people.
+# The kinds of repair that the turn machine looks at; all others are for people.
 ADAPTED = "adapted"  # a setting did not go to its model as it was set
 CALL_NOT_MADE = "call_not_made"  # a call stood in the reasoning or in a refusal
 CALL_NOT_READ = "call_not_read"  # the model made a call that its server could not read

@@ -24,7 +24,7 @@ MAX_CHECKS_OF_A_VALUE = 20_000  # 1 ms; the expression trees of query languages 
 MAX_READS_OF_A_VALUE = 50_000  # its text, by patterns: twenty that look around
 MAX_CHECKS = 2_000_000  # of a whole value: 0.1 s, and the validator holds the interpreter's lock meanwhile
 MAX_CHECKS_FOR_ERRORS = 5_000  # the validator collects all errors at once; each takes 3 to 6 us
-# A pattern that looks around or back may step back this often, and counts as so many reads: it reads its text anew each time.
+# A pattern that looks around or back may step back this often, and counts as so many reads: it reads its text again each time.
 MAX_BACKTRACKS = 2_500
 BYTES_A_READ = 16  # of text that a pattern reads in the time of one check
 BYTES_A_CHECK = 1024  # of text whose characters are only counted

@@ -34,7 +34,7 @@ class Items(Protocol):
 
 
 class Adapted(msgspec.Struct, frozen=True):
-    """A setting that went up otherwise than it was asked for. `setting`: our word for it, or the field's name."""
+    """A setting that was sent in another form than it was asked for. `setting`: our word for it, or the field's name."""
 
     setting: str
     because: str
@@ -59,8 +59,8 @@ class CallFrame(msgspec.Struct, frozen=True, kw_only=True):
 
 Written = tuple[bytes, int, tuple[tuple[int, int], ...], int | None]
 """A body; how many of its first bytes are those of the body before it; where its cache marks begin and end, which are left out of
-the other two counts; and the first byte at which it goes on otherwise than the body before it, None where it begins with all
-messages of that one."""
+the other two counts; and the first byte that differs from the body before it, None where it begins with all messages of that
+one."""
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -74,8 +74,8 @@ class _Mark(msgspec.Struct, frozen=True):
 class EncodedHistory:
     """The messages of the last request of a turn, encoded. Belongs to one turn, and grows no larger than its history.
 
-    What only the last request had goes with the next one that does not have it. Where a message changes that two requests
-    carried, or anything that the encoding rests on, all of it is made anew.
+    Messages that only the last request had are dropped as soon as a request does not have them. If a message of two requests
+    changes, or anything else that the encoding depends on, everything is encoded again.
     """
 
     def __init__(self) -> None:
@@ -179,7 +179,8 @@ class EncodedHistory:
         return behind
 
     def _before(self, frame: CallFrame, *, common: int) -> "_Before | None":
-        """The body before up to its last message, from where it may be another one than the next; None where it is none."""
+        """The body before up to its last message, from where it may be another one than the next; None if there is no such
+        body."""
         last, shared = self._last, self._shared
         if last is None or shared is None:
             return None

@@ -158,7 +158,7 @@ FIELDS: Mapping[FamilyName, Mapping[str, UsageField]] = {
 ITERATIONS = frozenset({"message", "compaction", "advisor_message", "fallback_message"})
 """The kinds of Anthropic's iterations that are known; one of another kind may cost otherwise."""
 
-# Fields of which nothing has to be looked at: none of what they hold has a meaning of its own, and neither is a word that counts.
+# Fields that nobody has to look into: they are no terms themselves, and no field inside them has a meaning of its own.
 _CLOSED: dict[FamilyName, frozenset[str]] = {
     family: frozenset(
         [
@@ -305,7 +305,7 @@ def marked(
 
 
 def says_same(one: Usage | None, other: Usage) -> bool:
-    """Whether both have the same counts, whoever told them."""
+    """Whether both have the same counts, from whatever source."""
     return one is not None and replace(one, untold=(), terms=()) == replace(other, untold=(), terms=())
 
 
@@ -499,7 +499,7 @@ def finish_of_word(word: str, *, own: Mapping[str, FinishReason]) -> FinishReaso
 
 
 def unknown_finish(word: str, reason: FinishReason) -> Mended:
-    """The record of a word that is in no provider's documentation, so that whoever reads the answer can be told."""
+    """The record of a finish word that no provider documents, so that readers of the answer can be told."""
     return Mended(
         Repair("unknown_finish", "response", f"the finish word `{printable(word)}` is not known: taken for `{reason}`")
     )

@@ -18,12 +18,12 @@ BETA_HEADER = "anthropic-beta"
 
 
 class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One encoded request. `path` is appended to the profile's base URL (query included). The key is not in here: the
-    driver adds it as `profile.auth` says, so no value of ours can leak it. The first `same_bytes` of the body are those of
-    the call before it that was encoded with the same history; 0 where that is not known. `marks` are where the marks for the
-    provider's cache begin and end, which no other figure counts. `changed_at` is the first byte at which the body goes on
-    otherwise than the one before it, if it does not begin with all its messages. `adapted` are settings that the model would have
-    refused, so they went up in another form or not at all."""
+    """One encoded request. `path` is appended to the profile's base URL (query included). The key is not in here: the driver adds
+    it as `profile.auth` says, so no value of ours can leak it. The first `same_bytes` of the body are those of the call before it
+    that was encoded with the same history; 0 where that is not known. `marks` are where the marks for the provider's cache begin
+    and end, which no other figure counts. `changed_at` is the first byte at which the body differs from the one before it, if it
+    does not begin with all its messages. `adapted` are settings that the model would have refused, so they went up in another
+    form or not at all."""
 
     path: str
     body: bytes
@@ -144,7 +144,7 @@ MODULES = {
 
 @functools.cache
 def family(name: str) -> Family:
-    """Raises KeyError for a name that is none of MODULES."""
+    """Raises KeyError for a name that is not in MODULES."""
     found = importlib.import_module(MODULES[name]).FAMILY
     assert isinstance(found, Family)
     return found

@@ -182,7 +182,7 @@ def breaks_strings(reading: DamagedReading) -> bool:
 
 
 def read_values(text: str) -> tuple[list[object], int]:
-    """The JSON values that stand one after the other, and where what is none begins."""
+    """The JSON values that stand one after the other, and the place where they end."""
     values: list[object] = []
     if has_too_many_values(text, most=MAX_MENDED_VALUES):  # all that is read is built
         return values, 0

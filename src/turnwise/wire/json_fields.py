@@ -59,7 +59,7 @@ def _decoded(view: memoryview, piece_bytes: int) -> Iterator[str]:
 
 
 def read_long_string(json: bytes | memoryview, *, piece_bytes: int = PIECE_BYTES) -> str:
-    """The text of a JSON string. Raises what the JSON decoder raises where it is none."""
+    """The text of a JSON string. If it is not one, raises what the JSON decoder raises."""
     if len(json) <= 4 * piece_bytes or _NEEDS_SLICES.search(json) is None:
         return _string.decode(json)
     view = memoryview(json)

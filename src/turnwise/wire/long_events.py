@@ -81,7 +81,7 @@ class _Cut:
     __slots__ = ("_numbers", "_view", "rest", "spans")
 
     def __init__(self, text: bytes, *, long_bytes: int) -> None:
-        """Raises one of UNREADABLE where a long string is none."""
+        """Raises one of UNREADABLE if a long string is not a JSON string."""
         self._view = memoryview(text)
         self._numbers = _numbers_for(long_bytes)
         self.spans: list[tuple[int, int]] = []

@@ -320,7 +320,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     line_bytes: int = 8 * MiB  # one line, and one event, of a stream
     call_bytes: int = 8 * MiB  # the arguments of one call
     tells_long_calls: bool = True  # a call past that is told as such, and the others are whole; else the response fails
-    response_bytes: int = 64 * MiB  # what is kept of one response; one that is no stream, as it came
+    response_bytes: int = 64 * MiB  # kept of one response; a response without streaming counts as it came
     # One stream as it came: nothing of it is kept but what its events bring, and they say ten times as much around it. The
     # arguments of one call at its limit, in pieces of 20 bytes, take 150 MB.
     stream_bytes: int = 256 * MiB

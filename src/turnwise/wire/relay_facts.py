@@ -286,7 +286,7 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 @functools.cache
 def relay_facts(family: str) -> RelayFacts:
-    """What the gateway knows of the family. Raises KeyError for a name that is none of MODULES."""
+    """What the gateway knows of the family. Raises KeyError for a name that is not in MODULES."""
     found = importlib.import_module(f"{MODULES[family]}.relay_facts").RELAY_FACTS
     assert isinstance(found, RelayFacts)
     return found

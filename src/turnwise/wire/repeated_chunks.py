@@ -63,7 +63,7 @@ class Alike(Generic[Rest]):
                     break
                 found.append(string)
         except UNREADABLE:
-            pass  # what is wrong with it, whoever reads the whole chunk will say
+            pass  # the reader of the whole chunk says what is wrong with it
         self._credit = min(MOST, self._credit + len(found))
         return found
 

@@ -158,7 +158,7 @@ class SseParser:
     )
 
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._tail: list[bytes] = []  # pieces of the line at hand, joined once when it ends
+        self._tail: list[bytes] = []  # pieces of the current line, joined once when it ends
         self._tail_bytes = 0
         self._data: list[bytes] = []
         self._data_bytes = 0
@@ -178,7 +178,7 @@ class SseParser:
         self._alone_bytes = min(ALONE_BYTES, self._limit)
         self._broke_off = False  # at the end of the stream
         self._ends_events: bool | None = None  # with a blank line; None: no event has come to its end
-        self._form: _Form | None = None  # of the events at hand, where they have one
+        self._form: _Form | None = None  # of the current events, where they have one
         self.has_long = False  # an event came that is longer than the decoders should read at once
 
     def feed(self, chunk: bytes) -> list[SseEvent]:

@@ -1,1 +1,1 @@
-"""Turns that wait in the journal on PostgreSQL until a worker claims them, and the leases of those that run."""
+"""Turns that wait in a PostgreSQL journal until a worker claims them, and the leases of the running ones."""

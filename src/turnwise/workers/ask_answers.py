@@ -13,14 +13,14 @@ from turnwise.turn.approvals import Approval, OneAsk
 from turnwise.workers.open_asks import AskedElsewhere, GivenAnswer, read_answers, read_asked, write_text
 from turnwise.workers.queue import TurnQueue, ring
 
-# The one turn of a session that may ask: the last that has begun. One that runs has its sub-agents' asks.
+# The one turn of a session that may ask: the last turn that has begun. While it runs, its asks are those of its sub-agents.
 _ASKING: LiteralString = """
 select number, asks, answers, status = 'running', wake_at <= clock_timestamp(),
     extract(epoch from clock_timestamp())::double precision from turn
 where session = %(session)s and agent is not null and status in ('waiting', 'running') and asks is not null
 order by number desc limit 1"""
 
-# Its worker writes there, too, and knows nothing of the session's lock. What it has decided meanwhile is seen.
+# The turn's worker writes there, too, without the session's lock. This statement sees what the worker has decided meanwhile.
 _LOCK: LiteralString = f"""
 select 1 from turn where number = (select number from ({_ASKING}) asking) for no key update"""
 
@@ -30,7 +30,7 @@ where number = %(number)s"""
 
 
 class OpenAsks(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session's turn asks, and the answers that there are. Of a turn that runs (`is_running`) these are the asks of its
+    """The asks of a session's turn, and their answers so far. If the turn runs (`is_running`), these are the asks of its
     sub-agents, by the ids that people know."""
 
     asked: AskedElsewhere
@@ -39,16 +39,16 @@ class OpenAsks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_asks(queue: TurnQueue, session: str) -> OpenAsks:
-    """Raises CallerError where nothing of the session waits for a person."""
+    """The open asks of a session. Raises CallerError if nothing of the session waits for a person."""
     check_session_id(session)
     return queue.attempt(lambda connection: _found(connection, session=session)[1])
 
 
 def answer(queue: TurnQueue, session: str, approvals: Sequence[Approval], *, clock: Clock) -> int:
-    """How many asks of the session are still open once these answers stand; the turn goes on when there are none.
+    """Store these answers. Returns how many asks of the session are then still open; if there are none, the turn continues.
 
-    Raises CallerError, and keeps none of them, where one is for nothing that waits, for something that was answered before, or
-    for another call than what is asked now.
+    Raises CallerError, and stores no answer, if one of them belongs to nothing that waits, to an ask that was answered before, or
+    to another call than the one that is asked about now.
     """
 
     check_session_id(session)
@@ -69,7 +69,7 @@ def answer(queue: TurnQueue, session: str, approvals: Sequence[Approval], *, clo
 
 
 def check_asked(ids: Collection[str], *, found: OpenAsks) -> None:
-    """Raise CallerError where one of the ids was asked about, and takes no answer any more."""
+    """Raise CallerError if one of the ids was asked about but takes no answer any more."""
     asked = _ids(found.asked.asks)
     past = {*found.asked.past, *[one.id for one in found.asked.below]} - asked
     if late := [id for id in ids if id in past]:
@@ -96,7 +96,7 @@ def _found(connection: BoundedConnection, *, session: str) -> tuple[int, OpenAsk
 
 
 def _read(row: Sequence[Any]) -> OpenAsks | None:
-    """None where the turn runs and none of its sub-agents asks."""
+    """None if the turn runs and none of its sub-agents asks."""
     _, asks, answers, is_running, _, now_s = row
     asked = read_asked(asks)
     if not is_running:

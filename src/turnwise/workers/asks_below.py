@@ -1,6 +1,6 @@
-"""What the sub-agents of a running turn ask a person: it stands in the turn's row while the worker keeps the turn and waits.
+"""The asks of a running turn's sub-agents: they stand in the turn's row while the worker keeps the turn and waits.
 
-Each change reads the row and writes it in one transaction, and only while the turn is the worker's own.
+Each change reads the row and writes it in one transaction, and only while the worker owns the turn.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from turnwise.workers.open_asks import (
 )
 from turnwise.workers.queue import LONGEST_ASK_S, TurnQueue
 
-POLL_S = 1.0  # in case that the bell was not heard
-# The asks leave the row that long before the deadline: the database decides which answers came in time, and these are used.
+POLL_S = 1.0  # in case the bell was missed
+# How long before the deadline the asks leave the row: the database decides which answers came in time, and only those count.
 CLOSE_S = 1.0
-CLOSE_SHARE = 0.2  # of a shorter deadline
+CLOSE_SHARE = 0.2  # the same for a shorter deadline, as a part of it
 
 Result = TypeVar("Result")
 
@@ -43,18 +43,18 @@ select answers from turn where number = %(number)s and epoch = %(epoch)s and sta
 
 
 class NotOurs(Exception):
-    """Another worker may have the turn: nothing is written or read for it any more."""
+    """Another worker may have the turn: nothing more is written or read for it."""
 
 
 class InThread(Protocol):
-    """Does work of the queue, one after the other, beside the event loop."""
+    """Does work on the queue, one piece after the other, beside the event loop."""
 
     def __call__(self, work: Callable[[], Result], /) -> Awaitable[Result]: ...
 
 
 def publish(queue: TurnQueue, claim: Claim, asks: Sequence[AskBelow], *, deadline_s: float) -> tuple[AskBelow, ...]:
-    """The asks as they stand in the turn's row from now on, beside those that stood there; with the ids by which people know
-    them, and until when they take answers. Those that stood there before keep their ids, and their answers. Raises NotOurs."""
+    """Add these asks to the turn's row, beside those that are there. Returns them with the ids that people know, and the time
+    until which they take answers. Asks that were there before keep their ids and their answers. Raises NotOurs."""
 
     def write(connection: BoundedConnection) -> tuple[AskBelow, ...]:
         asked, answers, now_s = _looked(connection, claim)
@@ -74,7 +74,7 @@ def publish(queue: TurnQueue, claim: Claim, asks: Sequence[AskBelow], *, deadlin
 
 
 def take_out(queue: TurnQueue, claim: Claim, asks: Collection[AskBelow]) -> dict[str, Approval]:
-    """On return nobody is asked any more; what was answered by then, by the calls' own ids. Raises NotOurs."""
+    """Remove these asks from the row. Returns the answers so far, by the calls' own ids. Raises NotOurs."""
 
     def write(connection: BoundedConnection) -> dict[str, Approval]:
         asked, answers, _ = _looked(connection, claim)
@@ -88,7 +88,7 @@ def take_out(queue: TurnQueue, claim: Claim, asks: Collection[AskBelow]) -> dict
 
 
 def answered(queue: TurnQueue, claim: Claim, asks: Collection[AskBelow]) -> dict[str, Approval]:
-    """What was answered so far, by the calls' own ids. Raises NotOurs."""
+    """The answers so far, by the calls' own ids. Raises NotOurs."""
 
     def read(connection: BoundedConnection) -> dict[str, Approval]:
         row = connection.execute(_ANSWERS, _fence(claim)).fetchone()
@@ -100,7 +100,7 @@ def answered(queue: TurnQueue, claim: Claim, asks: Collection[AskBelow]) -> dict
 
 
 def given(queue: TurnQueue, claim: Claim, asks: Collection[AskBelow]) -> dict[str, Approval]:
-    """What the turn's row has as answers to these asks, by the calls' own ids, though nobody has put them here. Raises
+    """The answers in the turn's row to these asks, by the calls' own ids, even if no process here has published the asks. Raises
     NotOurs."""
 
     def read(connection: BoundedConnection) -> dict[str, Approval]:
@@ -113,9 +113,12 @@ def given(queue: TurnQueue, claim: Claim, asks: Collection[AskBelow]) -> dict[st
 
 
 class AsksBelow:
-    """The asks below one claimed turn, each as long as somebody here waits for it. `is_over`: the worker has given the turn back;
-    what is open stays in the row for the worker that goes on. `on_lost` is told that the turn is another's, `on_asks` that a
-    sub-agent asks. `rung` tells those who wait to look. Whoever waits for a person rests in the turn's `activity`."""
+    """The asks below one claimed turn, each as long as a caller here waits for it.
+
+    `is_over`: the worker has given the turn back; open asks stay in the row for the next worker. `on_lost` is called if another
+    worker has the turn, `on_asks` if a sub-agent asks. `rung` tells the waiting callers to look. A caller that waits for a person
+    counts as idle in the turn's `activity`.
+    """
 
     def __init__(
         self,
@@ -146,7 +149,8 @@ class AsksBelow:
         deadline_s: float,
         keep: Callable[[Approval], object],
     ) -> Sequence[Approval]:
-        """The answers that came before the deadline. Where the turn is another's it never returns: whoever waits is cancelled."""
+        """The answers that came before the deadline. If another worker has the turn, it never returns: the waiting caller is
+        cancelled."""
         clock = asyncio.get_running_loop().time
         waiting = _Waiting(asks=below(asks, path=path, origin=origin), keep=keep)
         end_s = clock() + deadline_s - min(CLOSE_S, deadline_s * CLOSE_SHARE)
@@ -155,7 +159,7 @@ class AsksBelow:
         try:
             while (left_s := end_s - clock()) > 0:
                 bell.clear()
-                with contextlib.suppress(TurnwiseError):  # the database is away: looked at again
+                with contextlib.suppress(TurnwiseError):  # the database is unreachable: look again later
                     await self._look(waiting, deadline_s=left_s)
                 if waiting.is_whole:
                     break
@@ -169,14 +173,14 @@ class AsksBelow:
         return tuple(waiting.answers.values())
 
     async def _close(self, waiting: "_Waiting") -> None:
-        """The asks are out of the row, and what was answered at last is heard; where the database is away, their time ends by
-        itself."""
+        """Take the asks out of the row, and pass on the last answers. If the database is unreachable, the asks' time ends without
+        this."""
         if waiting.is_published and not self._is_over():
             with contextlib.suppress(TurnwiseError, NotOurs):
                 waiting.hear(await self._owned(lambda: take_out(self._queue, self._claim, waiting.asks)))
 
     async def _look(self, waiting: "_Waiting", *, deadline_s: float) -> None:
-        """Publish the asks once, and pass on what was answered."""
+        """Publish the asks once, and pass on the answers."""
         is_new = not waiting.is_published
         if is_new:
             asks = await self._owned(lambda: publish(self._queue, self._claim, waiting.asks, deadline_s=deadline_s))
@@ -186,7 +190,7 @@ class AsksBelow:
             self._on_asks(waiting.asks[0].path)
 
     async def given(self, asks: Sequence[OneAsk], *, origin: AskOrigin) -> Sequence[Approval]:
-        """What was answered while no process ran the sub-agent. Raises JournalFailed."""
+        """The answers that came while no process ran the sub-agent. Raises JournalFailed."""
         try:
             found = await self._owned(lambda: given(self._queue, self._claim, below(asks, path=(), origin=origin)))
         except NotOurs:
@@ -194,7 +198,7 @@ class AsksBelow:
         return tuple(found.values())
 
     async def _owned(self, work: Callable[[], Result]) -> Result:
-        """Raises NotOurs where the turn is not ours any more."""
+        """Do work of the queue. Raises NotOurs if the turn is not ours any more."""
 
         def checked() -> Result:
             if self._is_over():
@@ -208,7 +212,7 @@ class AsksBelow:
             raise
 
     async def _lost(self) -> NoReturn:
-        """Until whoever waits is cancelled: no answer may come of it, not even a denial."""
+        """Wait until the caller is cancelled: it must get no answer, not even a denial."""
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody sets it")
 
@@ -234,12 +238,12 @@ class _Waiting:
 
 
 def below(asks: Sequence[OneAsk], *, path: tuple[str, ...], origin: AskOrigin) -> tuple[AskBelow, ...]:
-    """The asks of one sub-agent's step, before they stand anywhere."""
+    """The asks of one sub-agent's step, before they are published."""
     return tuple([AskBelow(ask=ask, path=path, origin=origin) for ask in asks])
 
 
 def _looked(connection: BoundedConnection, claim: Claim) -> tuple[AskedElsewhere, Sequence[GivenAnswer], float]:
-    """The row as it stands, which nobody else changes in this transaction."""
+    """The row as it is; nobody else changes it in this transaction."""
     row = connection.execute(_LOOK, _fence(claim)).fetchone()
     if row is None:
         raise NotOurs
@@ -265,7 +269,7 @@ def _fence(claim: Claim) -> dict[str, int]:
 
 
 def _by_call(asks: Collection[AskBelow], *, answers: Sequence[Approval]) -> dict[str, Approval]:
-    """Each answer is for one ask, as it was shown."""
+    """The answers by call. Each answer belongs to one ask, as that ask was shown."""
     asked = {ask.id: ask.ask for ask in asks}
     return {
         ask.call.id: msgspec.structs.replace(one, call_id=ask.call.id)

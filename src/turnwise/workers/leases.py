@@ -1,8 +1,8 @@
-"""The leases that a worker holds: renewed by a thread of their own, and the end of the process where they may have lapsed.
+"""The leases that a worker holds. One thread renews them, and the process ends if a lease may have lapsed.
 
-The event loop's thread may wait for the journal's database for longer than a lease, and a process may be frozen. So the renewal
-has a connection of its own, and a second thread looks at the clock alone. An event loop that shows no sign of life any more has
-its leases renewed no longer: nothing of its turns goes on, and none of them hears that it was cancelled.
+The event loop's thread may wait for the journal's database longer than a lease lasts, and a process may be frozen. So the renewal
+has its own connection, and a second thread only watches the clock. If the event loop shows no sign of life, its leases are no
+longer renewed: none of its turns continues, and none of them hears that it was cancelled.
 """
 
 import contextlib
@@ -24,20 +24,21 @@ from turnwise.workers.open_asks import AskedElsewhere, listed_as
 from turnwise.workers.queue import TurnQueue, WorkerTerms, lease_clock, listen, take_up
 
 FENCED = 70  # exit code
-OWN_END = 0.8  # of the lease, from the last renewal that succeeded: the others wait for all of it
-HELD_WITHIN = 0.5  # of the lease: a claim that took longer is given back, and not a reason to end the process
+OWN_END = 0.8  # of the lease, counted from the last successful renewal: other workers wait for all of it
+HELD_WITHIN = 0.5  # of the lease: a claim that took longer is given back; it is no reason to end the process
 RENEWALS = 3  # in the time of one lease
 AGAIN_S = 0.1  # until a turn whose row was locked is renewed
 LONGEST_WAIT_S = 5.0
 RECONNECT_S = 0.5
 JOIN_S = 15.0
-SILENT_S = 25.0  # the loop may wait for the journal's database for 22 s
+SILENT_S = 25.0  # the event loop may wait 22 s for the journal's database
 _POLL: Callable[[], selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class Leases:
-    """`on_lost` and `on_cancel` are told of a claim, `on_ring` that there may be a turn, and `on_trouble` why nothing is renewed,
-    in threads of this object. Nothing is renewed for an event loop without a `beat` for a lease, and for `silent_s`."""
+    """Holds and renews leases. Threads of this object call `on_lost` and `on_cancel` with a claim, `on_ring` when there may be a
+    turn, and `on_trouble` with the reason why nothing is renewed. Nothing is renewed if the event loop sends no `beat` for the
+    time of a lease and for `silent_s`."""
 
     def __init__(
         self,
@@ -54,10 +55,10 @@ class Leases:
         self._terms = terms
         self._on_trouble, self._silent_s = on_trouble, max(silent_s, terms.lease_s)
         self._beat_s = lease_clock()
-        self._trouble = ""  # the last that was told
+        self._trouble = ""  # the last one that was told
         self._queue = TurnQueue(dsn, clock=clock)
         self._on_lost, self._on_cancel, self._on_ring = on_lost, on_cancel, on_ring
-        self._held: dict[int, tuple[Claim, float]] = {}  # by the turn's number, and when it was renewed
+        self._held: dict[int, tuple[Claim, float]] = {}  # by the turn's number: the claim, and when it was renewed
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._bell: BoundedConnection | None = None
@@ -69,11 +70,11 @@ class Leases:
 
     @property
     def beats_s(self) -> float:
-        """How often the event loop says that it runs."""
+        """How often the event loop must say that it runs."""
         return min(self._terms.lease_s, self._silent_s) / RENEWALS
 
     def beat(self) -> None:
-        """The event loop runs. To be called in its thread."""
+        """The event loop runs. Call this in its thread."""
         self._beat_s = lease_clock()
 
     def start(self) -> None:
@@ -81,7 +82,7 @@ class Leases:
             thread.start()
 
     def stop(self) -> None:
-        """Nothing is renewed any more."""
+        """Stop renewing."""
         self._ended.set()
         os.write(self._wakes, b".")
         for thread in self._threads:
@@ -93,7 +94,7 @@ class Leases:
         os.close(self._woken)
 
     def hold(self, claim: Claim) -> bool:
-        """Whether there is enough left of its lease: else it is not held, and is to be given back."""
+        """Hold the claim, if enough of its lease is left. False: it is not held, and the caller must give it back."""
         if lease_clock() - claim.since_s > HELD_WITHIN * self._terms.lease_s:
             return False
         with self._lock:
@@ -105,7 +106,7 @@ class Leases:
             self._held.pop(claim.number, None)
 
     def check(self) -> None:
-        """Ends the process where one of its leases may have lapsed."""
+        """End the process if one of its leases may have lapsed."""
         now = lease_clock()
         with self._lock:
             oldest = min([renewed for _, renewed in self._held.values()], default=now)
@@ -139,7 +140,7 @@ class Leases:
             raise TimeoutError(f"the event loop has not run for {silent_s:.0f} s: its leases are not renewed")
 
     def _tell_trouble(self, error: Exception) -> None:
-        """Once, until it is over. What another's exception says is not shown: it may hold a secret."""
+        """Tell a trouble once, until it is over. The text of a foreign exception is not shown, because it may hold a secret."""
         why = str(error) if isinstance(error, TurnwiseError | TimeoutError) else f"`{type(error).__name__}`"
         if why.partition(":")[0] != self._trouble:
             self._trouble = why.partition(":")[0]
@@ -147,7 +148,7 @@ class Leases:
                 self._on_trouble(f"the leases are not renewed: {why}")
 
     def _wait_for_the_bell(self, wait_s: float) -> bool:
-        """Whether somebody rang, or may have while nobody listened."""
+        """Whether somebody rang, or may have rung while nobody listened."""
         if self._bell is None or self._bell.closed:
             self._bell = connect(self._queue.address)
             listen(self._bell)
@@ -158,12 +159,12 @@ class Leases:
         return rung
 
     def _renew(self) -> bool:
-        """Whether all that are ours have a new lease."""
+        """Renew the leases. Returns whether all turns that are ours have a new lease."""
         started = lease_clock()
         with self._lock:
             held = [claim for claim, _ in self._held.values()]
         ours = self._queue.renew(held, terms=self._terms)
-        self.check()  # a lease that lapsed ends the process, whichever thread hears of it first
+        self.check()  # a lease that lapsed ends the process, whichever thread finds it first
         for claim in held:
             found = ours.get(claim.number)
             if found is None or found.is_over:
@@ -185,8 +186,8 @@ class Leases:
 
 
 class TurnLease:
-    """The lease of one claimed turn, as its pen asks it. `is_over` where the worker gave the turn back, `asks` where it
-    waits for a person. `on_rest` is told whenever all of the turn only waits."""
+    """The lease of one claimed turn, for the turn's pen. `is_over`: the worker gave the turn back; `asks`: it waits for a person.
+    `on_rest` is called whenever all of the turn only waits."""
 
     def __init__(
         self,
@@ -224,7 +225,7 @@ class TurnLease:
         self._leases.check()
 
     def let_go(self) -> NoReturn:
-        """Before another worker may go on with the turn, its pen writes nothing more here."""
+        """Make sure that the turn's pen here writes nothing more, before another worker may continue the turn."""
         self.is_over = True
         self._leases.drop(self._claim)
         self._queue.release(self._claim, blameless=True)
@@ -242,12 +243,12 @@ class TurnLease:
         raise JournalFailed("a person is asked: the turn goes on with the answer")
 
     def _write_nothing(self) -> None:
-        """Another worker may have the turn, and its sub-agents."""
+        """Write nothing more: another worker may have the turn, and its sub-agents."""
         self.is_over = True
 
 
 def _is_ready(numbers: Sequence[int], event: int, *, wait_s: float) -> bool:
-    """Whether one of these descriptors is, also of a process with thousands of them."""
+    """Whether one of these descriptors is ready. Works also in a process with thousands of them."""
     with _POLL() as poll:
         for number in numbers:
             poll.register(number, event)
@@ -260,6 +261,8 @@ def _end_ourselves(since_s: float) -> NoReturn:
             f"turnwise: no lease was renewed for {since_s:.1f} s: this worker ends, and others go on with its turns\n"
         )
         log = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
-        if _is_ready((log,), selectors.EVENT_WRITE, wait_s=0):  # a pipe that nobody reads does not keep it alive
+        if _is_ready(
+            (log,), selectors.EVENT_WRITE, wait_s=0
+        ):  # a pipe without a reader does not keep the process alive
             os.write(log, line.encode())
     os._exit(FENCED)

@@ -1,6 +1,6 @@
-"""What a turn asks a person, or its sub-agents while it runs, and what was answered so far: two columns of its row, as text.
+"""The asks of a turn, or of its sub-agents while it runs, and the answers so far: two columns of its row, as text.
 
-They are read strictly. Whoever may write into the database may write anything there.
+They are read strictly, because anybody with write access to the database may write anything there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,8 @@ Read = TypeVar("Read")
 
 
 class AskBelow(msgspec.Struct, frozen=True, kw_only=True):
-    """An ask of a sub-agent, to which `path` leads, outermost first. People call it `id`. From `until` on it takes no answer: the
-    server's time, UTC, seconds since 1970."""
+    """An ask of a sub-agent. `path` names the agents that lead to it, outermost first. People know it by `id`. From `until` on it
+    takes no answer: the server's time, UTC, seconds since 1970."""
 
     ask: OneAsk
     path: tuple[str, ...]
@@ -26,18 +26,18 @@ class AskBelow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, int, str, str]:
-        """It tells the ask from all others, in every process that goes on with the turn."""
+        """Identifies the ask in every process that continues the turn."""
         return self.origin.turn_id, self.origin.step, self.ask.call.id, self.ask.digest
 
     @property
     def named(self) -> OneAsk:
-        """The ask, with the id by which people know it."""
+        """The ask, with the id that people know."""
         return msgspec.structs.replace(self.ask, call=msgspec.structs.replace(self.ask.call, id=self.id))
 
 
 class AskedElsewhere(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked, the folder in which the calls would run, and on which worker. `below`: what sub-agents ask while the turn
-    runs; `past`: ids of such asks that take no answer any more, and stand for nothing else."""
+    """The asks, the folder in which the calls would run, and the worker. `below`: the asks of sub-agents while the turn runs.
+    `past`: ids of such asks that take no answer any more; these ids are not used again."""
 
     asks: tuple[OneAsk, ...]
     folder: str = ""
@@ -50,15 +50,16 @@ class AskedElsewhere(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer, and when it came: UTC, seconds since 1970."""
+    """One answer, and when it came (UTC, seconds since 1970)."""
 
     approval: Approval
     at: float
 
 
 class ShownAsk(msgspec.Struct, frozen=True, kw_only=True):
-    """One ask as `status` shows it. An answer names `id`, and `mark`, of all that it shows; `answer` is "" until there is
-    one. `path` leads to the sub-agent that asks; the call would run in `folder`, and takes no answer from `until` on."""
+    """One ask as `status` shows it. An answer names its `id`, and the `mark` of everything that it shows. `answer` is empty until
+    there is one. `path` leads to the sub-agent that asks. The call would run in `folder`. From `until` on, the ask takes no
+    answer."""
 
     id: str
     kind: str
@@ -88,14 +89,14 @@ UNREADABLE = AskedElsewhere(
 
 
 def read_asked(text: str | None) -> AskedElsewhere:
-    """NOTHING_ASKED where nothing stands there, UNREADABLE where nobody can say what."""
+    """The asks in this text: NOTHING_ASKED if it is empty, UNREADABLE if it cannot be read."""
     if text is None:
         return NOTHING_ASKED
     return _read(text, AskedElsewhere) or UNREADABLE
 
 
 def read_answers(text: str | None) -> tuple[GivenAnswer, ...]:
-    """None of them where they cannot be read: nothing is allowed by accident."""
+    """The answers in this text; none if it cannot be read, so that nothing is allowed by accident."""
     return () if text is None else _read(text, tuple[GivenAnswer, ...]) or ()
 
 
@@ -104,12 +105,12 @@ def write_text(value: AskedElsewhere | Sequence[GivenAnswer]) -> str:
 
 
 def listed_as(asks: Iterable[OneAsk]) -> tuple[tuple[str, str], ...]:
-    """The calls that are asked about, each with what stands for all that was shown of it."""
+    """The calls of these asks, each with the digest of everything that was shown of it."""
     return tuple([(ask.call.id, ask.digest) for ask in asks])
 
 
 def shown_asks(asked: AskedElsewhere, *, answers: Sequence[GivenAnswer], until: float | None) -> tuple[ShownAsk, ...]:
-    """What a turn asks that waits until then."""
+    """The asks of a turn that waits until then."""
     given = _verdicts(answers)
     return tuple(
         [_shown(ask, answer=given.get(ask.call.id, ""), folder=asked.folder, until=until) for ask in asked.asks]
@@ -117,7 +118,7 @@ def shown_asks(asked: AskedElsewhere, *, answers: Sequence[GivenAnswer], until: 
 
 
 def shown_below(asks: Sequence[AskBelow], *, answers: Sequence[GivenAnswer]) -> tuple[ShownAsk, ...]:
-    """What the sub-agents of a running turn ask."""
+    """The asks of a running turn's sub-agents."""
     given = _verdicts(answers)
     return tuple(
         [

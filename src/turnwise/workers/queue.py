@@ -41,30 +41,30 @@ from turnwise.workers.turn_status import NO_WISHES, TurnStatus, TurnWishes, stat
 
 # How workers hear that a session may have a turn to run.
 #
-# A ring that is lost, doubled or late does no harm: the lease alone decides who runs what, and workers look from time to time
-# anyway. So another engine can take this place.
+# A lost, doubled or late ring does no harm: only the lease decides who runs what, and workers also look from time to time. So
+# another mechanism can replace this.
 
 
 CHANNEL = "turnwise_turns"
 
 
 def ring(connection: BoundedConnection, *, session: str = "") -> None:
-    """Whoever listens hears it once the transaction at hand is committed."""
+    """All listeners hear it once the current transaction is committed."""
     connection.execute("select pg_notify(%s, %s)", (CHANNEL, session))
 
 
 def listen(connection: BoundedConnection) -> None:
-    """Its socket is ready to be read as soon as somebody rings."""
-    connection.add_notify_handler(_forget)  # else psycopg keeps each of them
+    """The connection's socket becomes readable as soon as somebody rings."""
+    connection.add_notify_handler(_forget)  # without a handler, psycopg keeps each of them
     connection.execute(f"listen {CHANNEL}")
 
 
 def _forget(_: Notify) -> None:
-    """That it rang is told by its socket."""
+    """Nothing to do: the socket has told the ring."""
 
 
 def take_up(connection: BoundedConnection) -> None:
-    """What has rung so far is forgotten."""
+    """Forget all rings so far."""
     connection.execute("select 1")
 
 
@@ -72,7 +72,7 @@ def take_up(connection: BoundedConnection) -> None:
 
 
 def lease_clock() -> float:
-    """Seconds that also pass while the machine sleeps, where it can tell."""
+    """Seconds that also pass while the machine sleeps, if the system can tell."""
     number = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if number is None else time.clock_gettime(number)
 
@@ -82,7 +82,7 @@ LONGEST_TITLE = 80
 MOST_SHOWN = 1000
 MOST_ROWS = 1_000_000_000
 MOST_URGENT = 2**31 - 1  # the column's type
-LONGEST = 32 * 1024 * 1024  # bytes of a prompt, as of any other text of a row: no model takes more
+LONGEST = 32 * 1024 * 1024  # bytes of a prompt, as of any other text of a row: no model accepts more
 TOO_LONG = f"its prompt, or what it may have at most, has more than {LONGEST:,} bytes"
 MOST_NUMBERS = 100  # tried in a row for one turn
 LONGEST_ASK_S = 10 * 365 * 86_400.0
@@ -90,7 +90,7 @@ Result = TypeVar("Result")
 
 
 class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is called, which agents it has, what it offers, and how long its leases last."""
+    """A worker's name, its agents, what it offers, and how long its leases last."""
 
     name: str
     agents: tuple[str, ...]
@@ -107,7 +107,7 @@ class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldTurn(msgspec.Struct, frozen=True):
-    """A turn that no other worker has. `is_over`: it has ended here. `is_renewed`: its lease has begun anew; else its row is
+    """A turn that no other worker has. `is_over`: it has ended here. `is_renewed`: its lease was renewed; otherwise its row is
     locked."""
 
     is_over: bool
@@ -116,8 +116,8 @@ class HeldTurn(msgspec.Struct, frozen=True):
 
 
 class TurnQueue:
-    """One connection, used by one thread at a time. What fails raises JournalFailed or CallerError and says what to do; the next
-    call connects anew. `close` it at the end."""
+    """One connection, used by one thread at a time. A failure raises JournalFailed or CallerError, which says what to do; the
+    next call connects again. `close` it at the end."""
 
     def __init__(self, dsn: str, *, clock: Clock) -> None:
         self.address: DatabaseAddress = read_address(dsn)
@@ -150,8 +150,8 @@ class TurnQueue:
         wishes: TurnWishes = NO_WISHES,
         labels: Labels = NO_LABELS,
     ) -> str:
-        """Queue a turn of that session, or of a new one with these `labels`, with no more than its `wishes`; its session's id.
-        Raises CallerError where there is no such session, or where it has other labels."""
+        """Queue a turn of that session, or of a new session with these `labels`. The turn gets at most its `wishes`. Returns the
+        session's id. Raises CallerError if the session does not exist or has other labels."""
         check_session_id(session)
         if not agent.strip():
             raise CallerError("the agent's name is empty: give the one by which workers call it")
@@ -190,8 +190,8 @@ class TurnQueue:
         return self._numbered(write)
 
     def claim(self, terms: WorkerTerms) -> Claim | None:
-        """The most urgent turn that this worker may run, under a lease; None where there is none. A turn that was claimed
-        MOST_TRIES times in vain ends instead."""
+        """The most urgent turn that this worker may run, under a lease; None if there is none. A turn that was claimed MOST_TRIES
+        times without success ends instead."""
         passed: list[str] = []
         while True:
             session, claim = self._numbered(lambda connection: self._claimed(connection, terms, passed=passed))
@@ -202,7 +202,8 @@ class TurnQueue:
     def _claimed(
         self, connection: BoundedConnection, terms: WorkerTerms, *, passed: Sequence[str]
     ) -> tuple[str | None, Claim | None]:
-        """The first session that nobody locks, and a turn of it that is now ours. No turn: look on without that session."""
+        """The first session that nobody locks, and a turn of it that is now ours. Without a turn: look further, without that
+        session."""
         values: dict[str, Any] = {**terms.values(), "passed": passed, "longest": LONGEST}
         connection.execute(statements.BY_INDEX)
         if (left := connection.execute(statements.LOCK_LEFT, values).fetchone()) is not None:
@@ -220,13 +221,13 @@ class TurnQueue:
     def _taken(
         self, connection: BoundedConnection, row: Sequence[Any] | None, *, session: str, values: dict[str, Any]
     ) -> tuple[str, Claim | None]:
-        """What was found of a turn is now a claim of ours, or the turn has ended."""
+        """Claim the turn that was found for us, or end it."""
         if row is None:
-            return session, None  # somebody was quicker; its own end rings again
+            return session, None  # another worker was faster; the end of that turn rings again
         refuse_newer(version_of(connection), name=self.address.name)
         number, epoch, is_recorded, tried_from, is_too_long, cancel = row
         values = {**values, "number": number}
-        if cancel and not is_recorded:  # its worker has died, or given it back, before it heard of that
+        if cancel and not is_recorded:  # its worker died, or gave it back, before it heard of the cancellation
             connection.execute(statements.END_CANCELLED, {"number": number, "now": self._clock.now()})
             return "", None  # its session may have another turn
         is_stuck = not is_recorded and epoch - tried_from >= MOST_TRIES
@@ -257,7 +258,8 @@ class TurnQueue:
         )
 
     def renew(self, held: Sequence[Claim], *, terms: WorkerTerms) -> dict[int, HeldTurn]:
-        """Which of the turns no other worker has, by their numbers. Others know of this worker."""
+        """Renew the leases. Returns the turns, by number, that no other worker has. Other workers see that this worker is
+        there."""
         values = {
             **terms.values(),
             "numbers": [claim.number for claim in held],
@@ -268,13 +270,13 @@ class TurnQueue:
         return {number: HeldTurn(*found) for number, *found in rows}
 
     def release(self, claim: Claim, *, blameless: bool = False) -> None:
-        """On return the turn is anybody's, and our pen writes nothing to it. `blameless`: the worker failed by itself, and that
-        counts as no try of the turn. Nothing happens where it is ours no more."""
+        """On return any worker may claim the turn, and our pen writes nothing to it. `blameless`: the worker itself failed, so
+        this does not count as a try of the turn. Nothing happens if the turn is not ours any more."""
         self._ringing(statements.RELEASE, {"number": claim.number, "epoch": claim.epoch, "blameless": blameless})
 
     def park(self, claim: Claim, *, asked: AskedElsewhere, deadline_s: float) -> None:
-        """On return the turn is nobody's, until a person has answered or that time is over. Raises JournalFailed where it is ours
-        no more."""
+        """On return the turn has no worker, until a person has answered or that time is over. Raises JournalFailed if the turn is
+        not ours any more."""
 
         def write(connection: BoundedConnection) -> bool:
             values = {
@@ -290,11 +292,11 @@ class TurnQueue:
             raise JournalFailed("another process has taken this turn over")
 
     def fail(self, claim: Claim, *, problem: str) -> None:
-        """The turn has ended, and `status` says why. Nothing happens where it is ours no more."""
+        """End the turn; `status` says why. Nothing happens if the turn is not ours any more."""
         self._ringing(statements.FAIL, self._failing(claim.number, epoch=claim.epoch, problem=problem))
 
     def refuse(self, claim: Claim, *, terms: WorkerTerms, problem: str) -> None:
-        """The turn waits for another worker, and `status` says why. Nothing happens where it is ours no more."""
+        """Leave the turn to another worker; `status` says why. Nothing happens if the turn is not ours any more."""
         values = self._failing(claim.number, epoch=claim.epoch, problem=problem)
         self._ringing(statements.REFUSE, {**values, "owner": terms.name})
 
@@ -302,12 +304,12 @@ class TurnQueue:
         return {"number": number, "epoch": epoch, "problem": problem, "now": self._clock.now()}
 
     def ring(self) -> None:
-        """Workers that wait look for a turn."""
+        """Make waiting workers look for a turn."""
         self.attempt(ring)
 
     def cancel(self, session: str) -> int:
-        """How many turns of the session end: those that wait at once, the one that runs when its worker hears of it.
-        Raises CallerError for what can be no session's id."""
+        """Cancel the session's turns, and return how many end: waiting turns end at once, a running turn ends when its worker
+        hears of it. Raises CallerError for an impossible session id."""
         check_session_id(session)
         values = {"session": session, "now": self._clock.now()}
 
@@ -321,8 +323,8 @@ class TurnQueue:
         return self.attempt(write)
 
     def status(self, session: str = "", *, limit: int = MOST_SHOWN) -> list[TurnStatus]:
-        """The turns that were submitted, the latest first, at most `limit` of them. Raises CallerError for what can be no
-        session's id, and for a limit that is none."""
+        """The turns that were submitted, the latest first, at most `limit` of them. Raises CallerError for an impossible session
+        id and for an invalid limit."""
         check_session_id(session)
         if not 0 < limit <= MOST_ROWS:
             raise CallerError(f"`limit` must be from 1 to {MOST_ROWS:,}, not {limit}")
@@ -335,7 +337,7 @@ class TurnQueue:
         return self.attempt(read)
 
     def leave(self, terms: WorkerTerms) -> None:
-        """Others no longer count on this worker."""
+        """Other workers no longer count on this one."""
         self.attempt(lambda connection: connection.execute(statements.FORGET, terms.values()))
 
     def _ringing(self, statement: Any, values: dict[str, Any]) -> None:
@@ -346,7 +348,7 @@ class TurnQueue:
         self.attempt(write)
 
     def attempt(self, work: Callable[[BoundedConnection], Result], *, alone: bool = False) -> Result:
-        """In one transaction. `alone`: it is a single statement."""
+        """Do the work in one transaction. `alone`: it is a single statement."""
         with self._lock:
             try:
                 connection = self._connected()
@@ -358,7 +360,7 @@ class TurnQueue:
                 raise_explained(error, self.address)
 
     def _numbered(self, work: Callable[[BoundedConnection], Result]) -> Result:
-        """Work that gives a turn its number. One that a row has which turnwise did not write is passed over."""
+        """Do work that gives a turn its number. If a row that turnwise did not write has the number, it takes the next one."""
 
         def tried(connection: BoundedConnection) -> tuple[Result] | None:
             try:

@@ -1,4 +1,4 @@
-"""From a program, on any machine: answer what a turn asks that workers run."""
+"""Answer the asks of a turn that workers run, from a program on any machine."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,14 +14,14 @@ Result = TypeVar("Result")
 
 
 async def open_asks(dsn: str, session: str) -> OpenAsks:
-    """What a turn of the session asks a person, with the answers that there are. Raises CallerError where nothing waits."""
+    """The asks of the session's turn, with the answers so far. Raises CallerError if nothing waits."""
     return await _with_queue(dsn, lambda queue: answering.open_asks(queue, session))
 
 
 async def answer_asks(dsn: str, session: str, approvals: Sequence[Approval]) -> int:
-    """How many asks of the session are still open once these answers stand; the turn goes on when there are none.
+    """Store these answers. Returns how many asks of the session are then still open; if there are none, the turn continues.
 
-    Raises CallerError, and keeps none of the answers, where one is for nothing that waits, or was answered before.
+    Raises CallerError, and stores no answer, if one of them belongs to nothing that waits, or was given before.
     """
     return await _with_queue(dsn, lambda queue: answering.answer(queue, session, approvals, clock=SystemClock()))
 

@@ -1,8 +1,8 @@
-"""The SQL of the dispatch, all of it. Times are the server's, so the clocks of the machines do not matter.
+"""All SQL of the dispatch. Times are the server's, so the clocks of the machines do not matter.
 
-A turn is `queued`, then `running` under a lease, then ended. A turn whose lease has lapsed is anybody's. The turns of a session
-run one at a time, in the order in which they were submitted. A turn gets a new number when it begins, so a session is read in the
-order in which its turns have begun; its place among those that wait stays that of its first number.
+A turn is `queued`, then `running` under a lease, then ended. If its lease has lapsed, any worker may claim it. The turns of a
+session run one at a time, in the order in which they were submitted. A turn gets a new number when it begins, so a session is
+read in the order in which its turns began; its place among the waiting turns stays that of its first number.
 """
 
 from typing import LiteralString
@@ -16,30 +16,30 @@ SUBMIT: LiteralString = """
 insert into turn (id, session, status, epoch, owner, created, agent, priority, needs, prompt, wishes)
 values (%(turn)s, %(session)s, 'queued', 0, '', %(now)s, %(agent)s, %(priority)s, %(needs)s::text[], %(prompt)s, %(wishes)s)"""
 
-# What a worker may take at all. TOO_OFTEN (`turn_status.py`) is the largest epoch that is still raised.
+# The turns that a worker may claim at all. TOO_OFTEN (`turn_status.py`) is the largest epoch that is still raised.
 _FITS: LiteralString = """
 turn.agent = any(%(agents)s::text[]) and turn.needs <@ %(offers)s::text[]
     and not coalesce(%(owner)s = any(turn.refused_by), false) and turn.epoch < 2000000000"""
 
-# A turn that runs, or that waits for an answer, blocks its session: the order of what was submitted is kept.
+# A turn that runs, or that waits for an answer, blocks its session: turns keep the order in which they were submitted.
 _IS_FREE: LiteralString = """
 not exists (select 1 from turn running where running.session = turn.session and running.status = 'running')
 and not exists (select 1 from turn asking where asking.session = turn.session and asking.status = 'waiting' and not exists (
     select 1 from turn later where later.session = asking.session and later.number > asking.number
         and later.status <> 'queued'))"""
 
-# Rows are looked at in the order of an index until one may run: a database without statistics would judge and sort all of them.
+# Rows are read in the order of an index until one fits: without statistics, a database would judge and sort all rows.
 BY_INDEX: LiteralString = """
 select set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true),
     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
     set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"""
 
-# The session is locked first, and the turn is looked at anew by the next statement: a single one would judge by what stood
-# there before it had the lock. Neither waits for a lock: a process that is frozen may hold one, and the turns of other
-# sessions can run. `passed`: the sessions that were looked at already.
+# The session is locked first, and then a second statement reads the turn: a single statement would judge by the rows from before
+# it had the lock. Neither waits for a lock: a frozen process may hold one, and the turns of other sessions can run. `passed`: the
+# sessions that were already tried.
 #
-# Turns that were begun, and that no worker has. One that waits for an answer goes on when it is answered, or its time is over:
-# both are told by `wake_at`. The time of the statement, and not the clock's, so that the indexes of these times can be used.
+# Turns that have begun and have no worker. A turn that waits for an answer continues when it is answered, or when its time is
+# over: `wake_at` tells both. The time is the statement's, not the clock's, so that the indexes of these times can be used.
 LOCK_LEFT: LiteralString = f"""
 with left_turn as materialized (
     select turn.number, turn.priority, turn.session from turn
@@ -52,8 +52,8 @@ select session.id, left_turn.number from left_turn join session on session.id = 
 where session.id <> all(%(passed)s::text[])
 order by left_turn.priority desc, left_turn.number limit 1 for update of session skip locked"""
 
-# Of each session only the first turn is looked at, however many stand behind it. A place in the line behind which no turn stands
-# any more is found, too: `MOVE` takes it away.
+# Only the first turn of each session is looked at, however many wait behind it. A place in the line without a turn is found, too:
+# `MOVE` removes it.
 LOCK_NEXT: LiteralString = f"""
 select session.id, line.id from line join session on session.id = line.session
 left join lateral (
@@ -80,8 +80,8 @@ LOOK_NEXT: LiteralString = f"""
     select number from turn where session = %(session)s and status = 'queued' order by coalesce(place, number) limit 1
 ) and turn.status = 'queued' and {_FITS} and {_IS_FREE} for update of turn skip locked"""
 
-# The session has one place in the line, which is that of its first turn; none where no turn of it is queued. Whoever locks the
-# session sees all turns that stand in the line: who submits one holds a lock on the session's row until it stands there.
+# The session has one place in the line, the place of its first turn; it has none if no turn of it is queued. A process that locks
+# the session sees all turns in the line: a submitter holds a lock on the session's row until its turn is there.
 MOVE: LiteralString = """
 with first as (
     select priority, coalesce(place, number) as place, agent, needs from turn
@@ -104,7 +104,7 @@ update turn set status = 'running', epoch = epoch + 1, owner = %(owner)s, wake_a
 where number = %(number)s returning id, number, epoch, agent, coalesce(prompt, ''), tried_from, wishes,
     left(asks, %(longest)s), left(answers, %(longest)s)"""
 
-# One statement, and it waits for nobody's lock: a turn whose row is locked is still ours, and is renewed the next time.
+# One statement, which waits for no lock: a turn whose row is locked is still ours, and is renewed the next time.
 RENEW: LiteralString = """
 with seen as (
     insert into worker (name, agents, offers, seen, until)
@@ -123,21 +123,21 @@ with seen as (
 select turn.number, turn.status <> 'running', turn.number in (select number from renewed), turn.cancel
 from turn join held using (number, epoch)"""
 
-# `lost`: so an agent that raised has left it. The next claim raises the epoch, and a pen that was let go writes nothing more: a
-# turn that is given back is not counted twice as a try in vain, and not at all where it was `blameless`.
+# `lost`: an agent that raised has left the turn in this status. The next claim raises the epoch, and a pen that was let go writes
+# nothing more. So a turn that is given back does not count twice as a failed try, and not at all if the worker was `blameless`.
 RELEASE: LiteralString = """
 update turn set lease_until = '-infinity', finished = null,
     tried_from = case when %(blameless)s then epoch else tried_from end,
     status = case when exists (select 1 from record where record.turn = turn.number) then 'running' else 'queued' end
 where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost')"""
 
-# Whoever answers makes `wake_at` now. Nobody's lease runs meanwhile.
+# An answer sets `wake_at` to now. No lease runs meanwhile.
 PARK: LiteralString = """
 update turn set status = 'waiting', lease_until = '-infinity', asks = %(asks)s, answers = null,
     wake_at = clock_timestamp() + make_interval(secs => %(deadline_s)s)
 where number = %(number)s and epoch = %(epoch)s and status = 'running' returning 1"""
 
-# Another worker may run it. What was tried so far was not in vain: nobody died of it.
+# Another worker may run it. The tries so far do not count as failed, because no worker died of them.
 REFUSE: LiteralString = """
 update turn set lease_until = '-infinity', finished = null,
     refusal = %(problem)s, refused_by = array_append(refused_by, %(owner)s),

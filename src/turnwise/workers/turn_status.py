@@ -43,7 +43,8 @@ TOO_OFTEN = 2_000_000_000  # claims: no worker takes such a turn (`statements.py
 
 
 def status_of(row: Sequence[Any]) -> TurnStatus:
-    """Whoever may write there may have written anything: what cannot be read is shown as that, and hides no other turn."""
+    """The turn in this row. A row may hold anything, because others can write there: an unreadable row is shown as unreadable,
+    and hides no other turn."""
     try:
         return _read(row)
     except (ValueError, TypeError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""A worker: it claims turns that wait in a database, and has its agents run them to their end."""
+"""A worker: it claims waiting turns in a database, and its agents run them to their end."""
 
 import asyncio
 import contextlib
@@ -33,26 +33,27 @@ from turnwise.workers.leases import Leases, TurnLease
 from turnwise.workers.queue import TurnQueue, WorkerTerms
 from turnwise.workers.turn_status import NO_WISHES, TurnWishes, read_wishes
 
-# What a submitted turn may have at most, over what its agent has: narrower, or from the worker's own list; else refused.
+# The limits of a submitted turn within its agent's own: narrower values, or values of the worker's own list. Anything else is
+# refused.
 
 
 class WorkerAllows(msgspec.Struct, frozen=True, kw_only=True):
-    """Beside what an agent has: other models of its provider, and whether a turn may bring instructions."""
+    """What a turn may have beyond its agent: other models of the agent's provider, and its own instructions."""
 
     models: tuple[str, ...] = ()
     instructions: bool = False
 
 
 def narrowed(agent: Agent, claim: Claim, *, journal: Journal, allows: WorkerAllows) -> Agent:
-    """The agent for a claimed turn. Raises TurnRefused, with the reason, for what goes beyond the agent. A turn that goes on
-    keeps what it began with."""
+    """The agent for a claimed turn. Raises TurnRefused, with the reason, for wishes beyond the agent. A turn that continues keeps
+    what it began with."""
     wishes = read_wishes(claim.wishes) if claim.is_new else NO_WISHES
     config = narrowed_config(agent.config, wishes, allows=allows)
     return agent.keeping(journal, config=config, effects=_effects(wishes))
 
 
 def narrowed_config(config: TurnConfig, wishes: TurnWishes, *, allows: WorkerAllows) -> TurnConfig:
-    """The agent's configuration within these wishes. Raises TurnRefused, with the reason, for what goes beyond the agent."""
+    """The agent's configuration within these wishes. Raises TurnRefused, with the reason, for wishes beyond the agent."""
     model = _model(wishes.model, config=config, models=allows.models)
     if wishes.instructions and not allows.instructions:
         raise TurnRefused("the turn brings instructions, and this worker takes none (`--allow-instructions`)")
@@ -75,12 +76,12 @@ def narrowed_config(config: TurnConfig, wishes: TurnWishes, *, allows: WorkerAll
 
 
 def _effects(wishes: TurnWishes) -> Sequence[Effect]:
-    """What has none is harmless: a task for a sub-agent, a question."""
+    """The allowed effects. Tools without side effects, such as a task for a sub-agent or a question, are always allowed."""
     return ALL_EFFECTS if wishes.effects is None else ("none", *wishes.effects)
 
 
 def _model(wanted: str, *, config: TurnConfig, models: Sequence[str]) -> str:
-    """By its name, with or without its provider's in front of it."""
+    """A model by its name, with or without the provider's name in front."""
     name = wanted.removeprefix(f"{config.profile}:")
     if not name or name == config.model:
         return config.model
@@ -95,8 +96,8 @@ LEASE_S = 30.0
 SHORTEST_LEASE_S = 1.0
 GRACE_S = 20.0
 CONCURRENCY = 10
-LOOK_S = 5.0  # how often it looks for turns though nobody rang
-SETTLE_S = 2.0  # for tasks that were cancelled
+LOOK_S = 5.0  # how often it looks for turns without a ring
+SETTLE_S = 2.0  # for cancelled tasks
 
 Outcome = TypeVar("Outcome")
 Happening = Literal["ready", "claimed", "resumed", "ended", "handed_over", "asks", "refused", "lost", "failed", "waits"]
@@ -121,12 +122,12 @@ class _Work(msgspec.Struct, frozen=True):
 
 
 class Worker:
-    """Runs turns of the database at `dsn` by its `agents`, which a turn names. `run` it, once.
+    """Runs turns of the database at `dsn` with those of its `agents` that the turns name. `run` it, once.
 
-    A turn whose agent is not among them, or that needs what is not among `offers`, is left to another worker. Each turn runs
-    under a lease of `lease_s` seconds, which is renewed; where that cannot be done in time, the process ends itself with exit
-    code 70. `allows` is what a turn may ask for beside what its agent has. After `stop`, a turn that runs goes on until its next
-    request and is then handed over; what still runs after `grace_s` seconds is handed over as it is.
+    A turn whose agent is not among them, or that needs something that is not among `offers`, is left to another worker. Each turn
+    runs under a lease of `lease_s` seconds, which is renewed; if that does not work in time, the process ends itself with exit
+    code 70. `allows` is what a turn may ask for beyond its agent. After `stop`, a running turn continues until its next request
+    and is then handed over; turns that still run after `grace_s` seconds are handed over as they are.
     """
 
     def __init__(
@@ -168,12 +169,12 @@ class Worker:
         self._woken = asyncio.Event()
 
     def stop(self) -> None:
-        """Claim nothing more, hand over what runs, and return from `run`. To be called in the event loop's thread."""
+        """Claim nothing more, hand over the running turns, and return from `run`. Call this in the event loop's thread."""
         self._stops = True
         self._woken.set()
 
     async def run(self) -> None:
-        """Work until `stop`. Raises CallerError where the database cannot be used."""
+        """Work until `stop`. Raises CallerError if the database cannot be used."""
         loop = asyncio.get_running_loop()
 
         def in_loop(told: Callable[[Claim], None]) -> Callable[[Claim], None]:
@@ -192,7 +193,7 @@ class Worker:
         async with contextlib.AsyncExitStack() as stack:
             self._journal = stack.enter_context(Journal(self._dsn, clock=self._clock, durability="full"))
             stack.callback(self._queue.close)
-            # Not the event loop's pool: tools and the resolver of names may fill that one.
+            # Not the event loop's pool: tools and the name resolver may fill that pool.
             self._clerk = stack.enter_context(ThreadPoolExecutor(1, "turnwise queue"))
             await self._ask(lambda: self._queue.renew((), terms=self._terms))
             for agent in self._agents.values():
@@ -204,7 +205,9 @@ class Worker:
                 self._tell(WorkerEvent(happening="ready", text=self._terms.name))
                 try:
                     await self._claim_on()
-                except CallerError:  # a newer turnwise has changed the tables: its workers go on with what runs here
+                except (
+                    CallerError
+                ):  # a newer turnwise has changed the tables: its workers continue the turns that run here
                     self._stops = True
                     await self._hand_over()
                     raise
@@ -229,19 +232,19 @@ class Worker:
                 await asyncio.wait_for(self._woken.wait(), min(LOOK_S, self._terms.lease_s / 2))
 
     def _rung(self) -> None:
-        """There may be a turn, or an answer to one that runs here."""
+        """There may be a turn, or an answer to a turn that runs here."""
         self._woken.set()
         for work in self._work.values():
             work.lease.below.rung()
 
     async def _ask(self, question: Callable[[], Outcome]) -> Outcome:
-        """Of the queue, which may keep its thread waiting."""
+        """Ask the queue, whose thread may have to wait."""
         return await asyncio.get_running_loop().run_in_executor(self._clerk, question)
 
     async def _claim(self) -> bool:
         try:
             claim = await self._ask(lambda: self._queue.claim(self._terms))
-        except (JournalFailed, TurnwiseBug) as error:  # newer tables, or no right to use them, end the worker
+        except (JournalFailed, TurnwiseBug) as error:  # newer tables, or missing rights to use them, end the worker
             self._tell(WorkerEvent(happening="waits", text=str(error)))
             return False
         if claim is None:
@@ -269,7 +272,7 @@ class Worker:
         run = agent.start(claim.prompt, session=claim.session) if claim.is_new else agent.start_resume(claim.session)
         task = asyncio.create_task(self._work_on(claim, run=run, lease=lease), name=f"turn of {claim.session}")
         work = self._work[claim.number] = _Work(claim, task, run, lease)
-        task.add_done_callback(lambda _: self._forget(work))  # also where it was cancelled before its first word
+        task.add_done_callback(lambda _: self._forget(work))  # also if it was cancelled before it began
         return True
 
     async def _refuse(self, claim: Claim, *, why: str) -> None:
@@ -284,19 +287,19 @@ class Worker:
             await self._left(claim, why=str(error), lease=lease)
         except (TurnRefused, UnreadableTurn) as error:
             await self._refuse(claim, why=str(error))
-        except JournalRefused as error:  # another worker may have the rights: this one ends, and the turn goes on
+        except JournalRefused as error:  # another worker may have the rights: this one ends, and the turn continues
             self._unfit = error
             self.stop()
             await self._try_to(lambda: self._queue.release(claim, blameless=True))
             self._say("lost", claim, text=str(error))
         except Exception as error:  # noqa: BLE001 (of an agent's own code: the turn has ended by it, and the worker goes on)
-            # What another's exception says is not shown: it may hold a secret.
+            # The text of a foreign exception is not shown: it may hold a secret.
             problem = str(error) if isinstance(error, TurnwiseError) else f"the agent raised `{type(error).__name__}`"
             self._say("failed", claim, text=problem)
             await self._try_to(lambda: self._queue.fail(claim, problem=problem))
 
     def _forget(self, work: _Work) -> None:
-        work.run.cancel()  # where nobody came to await it
+        work.run.cancel()  # if nobody came to await it
         self._leases.drop(work.claim)
         self._work.pop(work.claim.number, None)
         self._woken.set()
@@ -309,7 +312,7 @@ class Worker:
         await self._try_to(self._queue.ring)  # the session's next turn may run
 
     async def _left(self, claim: Claim, *, why: str, lease: TurnLease) -> None:
-        """The turn is not ended, and goes on as soon as somebody claims it."""
+        """The turn has not ended, and continues as soon as a worker claims it."""
         if not lease.is_over:
             await self._try_to(lambda: self._queue.release(claim))
         if lease.asks:
@@ -318,15 +321,15 @@ class Worker:
         self._say("handed_over" if lease.is_over else "lost", claim, text="" if lease.is_over else why)
 
     async def _try_to(self, change: Callable[[], None]) -> None:
-        """Where the database cannot be reached, the lease lapses, and another worker finds the turn."""
+        """Try the change. If the database is unreachable, the lease lapses, and another worker finds the turn."""
         try:
             await self._ask(change)
         except TurnwiseError as error:
             self._tell(WorkerEvent(happening="waits", text=str(error)))
 
     async def _hand_over(self) -> None:
-        """Turns end before their next request, or as soon as nothing of them is being done; those that have not after the grace
-        are handed over as they are."""
+        """End the turns before their next request, or as soon as they only wait. Turns that still run after the grace are handed
+        over as they are."""
         clock = asyncio.get_running_loop().time
         end_s = clock() + self._grace_s
         handed_over: set[asyncio.Task[None]] = set()
@@ -343,18 +346,18 @@ class Worker:
             await asyncio.wait(handed_over, timeout=SETTLE_S)
 
     async def _let_go(self, works: Sequence[_Work]) -> None:
-        """Nothing more of these turns is done here, from the first moment on."""
+        """From the first moment on, nothing more of these turns is done here."""
         for work in works:
             work.lease.is_over = True
         for work in works:
-            with contextlib.suppress(TurnwiseError):  # that it was handed over, or the lease lapses
+            with contextlib.suppress(TurnwiseError):  # tells the hand-over; without it, the lease lapses
                 await self._ask(work.lease.let_go)
-            if not work.task.done():  # else it has said so itself
+            if not work.task.done():  # otherwise it has told that itself
                 work.task.cancel()
                 self._say("handed_over", work.claim)
 
     def _end_lost(self, claim: Claim) -> None:
-        """Another worker has the turn."""
+        """End a turn that another worker has."""
         if (work := self._work.get(claim.number)) is not None:
             work.task.cancel()
             self._say("lost", claim, text="another worker has it")
@@ -368,11 +371,11 @@ class Worker:
 
 
 def _tell_nobody(event: WorkerEvent) -> None:
-    """Where no log is kept."""
+    """For a worker without a log."""
 
 
 def _own_name() -> str:
-    """Unlike a process's name in the journal, it says nothing about life: the lease alone does."""
+    """Unlike a process's name in the journal, this name does not tell whether the worker lives: only the lease does."""
     return f"{WORKER}{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 

@@ -205,7 +205,7 @@ class Cursor:
 
     @property
     def beginning(self) -> str:
-        """What there is of the arguments of the call that is not whole. Made once, because it costs as much as it is long."""
+        """The arguments so far of the unfinished call. Made once, because the cost grows with the length."""
         return self._members.beginning if self._members is not None and not self.arguments else self.arguments
 
     @property

@@ -71,8 +71,8 @@ def _count(text: str, brackets: str, start: int, end: int) -> int:
 
 # What is held of one block until it is decided, and when it pays to read it once more.
 #
-# A piece that ends nothing changes nothing. What was read in vain is bounded, so that the cost is linear.
-# What a block may be read in vain: so many times its length, and these characters besides.
+# A piece that ends nothing changes nothing. Readings without a result are bounded, so that the cost is linear: at most
+# READINGS times the length of a block, and FREE_CHARACTERS more.
 READINGS = 8
 FREE_CHARACTERS = 64 * 1024
 MOST_READ_ANYWAY = 256  # characters of a block that is read with every piece

@@ -119,7 +119,7 @@ def _read_block(text: str) -> list[_Token]:
 
 
 def _later_beginnings(tokens: Sequence[str], *, length: int) -> frozenset[int]:
-    """The tokens of a block of several calls at which one of them begins anew."""
+    """The tokens of a block of several calls at which one of them begins again."""
     first = tokens[:length]
     begun = [at for at in range(1, len(tokens)) if tokens[at] == first[0] and tokens[at : at + length] == first]
     return frozenset([at + offset for at in begun for offset in range(length + 1)])
@@ -316,7 +316,7 @@ class BlockComparison:
         return is_number or (closed is not None and _OPENING.search(gap, closed.end()) is not None)
 
     def _is_end_of_a_longer_one(self, start: int) -> bool:
-        """Whether a word touches the one that begins here, although the block has its lines, so that none has begun here."""
+        """Whether a word touches the one that begins here although the block has its own lines. Then no block has begun here."""
         if not self._has_lines or self._text[start] in _BRACKETS or self._text[start] == "<":
             return False
         return _GLUED_BEFORE.search(self._text[max(0, start - _MARKS_OF_GLUE - 1) : start]) is not None
@@ -324,7 +324,8 @@ class BlockComparison:
     def _forget_those_before(self, start: int, *, kept: int) -> None:
         """A block begins here, so no place of an earlier one reaches over its beginning, unless it has this beginning in it.
 
-        What ends a beginning may come again (a bracket in the tags of a page): then whoever has it in it may be further on.
+        The end mark of a beginning may come again (a bracket in the tags of a page): then a place that contains it may be
+        further on.
         """
         since = min(self._own_beginnings) if self._own_beginnings and start == self._begun else len(self._block)
         for first, places in self._waiting.items():

@@ -1,4 +1,4 @@
-"""What comes behind the calls of a text, and whether it shows that they were none.
+"""What comes behind the calls of a text, and whether it shows that they were not calls.
 
 A value that closes its own call leaves the call's real closing marks behind. They stand anywhere in the words that follow: in
 code and behind other marks too, because all of that may be the rest of the value.

@@ -1,4 +1,4 @@
-"""Harmony, in which gpt-oss writes: messages, each with a header that says whose it is, on which channel and to whom.
+"""Harmony, in which gpt-oss writes: messages, each with a header that says its author, its channel and its recipient.
 
 `<|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{..}<|call|>`. The channel `analysis` is
 reasoning; `final` and `commentary` are the answer; a message to a tool is a call. Servers take away some of the marks, so a
@@ -45,7 +45,7 @@ class Header(msgspec.Struct, frozen=True):
 
     @property
     def is_reasoning(self) -> bool:
-        """Whether the message is none of the answer: the model thinks, or writes what others say."""
+        """Whether the message is not part of the answer: the model thinks, or writes what others say."""
         return self.channel == "analysis" or self.role != "assistant"
 
     @property
@@ -54,7 +54,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def header_of(text: str) -> Header | None:
-    """The header that the text begins with; None where it is none. Raises Beyond where the text ends within it."""
+    """The header that the text begins with; None if it begins with no header. Raises Beyond where the text ends within it."""
     end = text.find(MESSAGE, 0, _MOST + len(MESSAGE))
     if end < 0:
         if len(text) < _MOST + len(MESSAGE) and _is_header(text, is_whole=False):
@@ -80,8 +80,8 @@ def header_of(text: str) -> Header | None:
 
 
 def _is_header(text: str, *, is_whole: bool) -> bool:
-    """Whether the text is a header without its last mark, or may be the beginning of one. Where a beginning is none, no more text
-    makes it one, so that it does not matter how the text was cut."""
+    """Whether the text is a header without its last mark, or may be the beginning of one. If it is not a beginning, no further
+    text makes it one, so that it does not matter how the text was cut."""
     at, before, words, marks = 0, "", 0, 0
     while (piece := _PIECE.match(text, at)) is not None:
         at, word = piece.end(), piece.group(1)

@@ -265,7 +265,7 @@ def object_call(cursor: Cursor, *, strict: bool = False, or_python: bool = False
 
 
 def _name_call(cursor: Cursor, start: int) -> None:
-    """The object that begins there is not whole: the tool that it names, if it does, and what there is of the arguments."""
+    """The object that begins there is not whole: take the tool that it names, if any, and the arguments so far."""
     if (named := _NAMED.match(cursor.text, start, cursor.reached)) is not None:
         cursor.begin_call(named.group("name"))
         rest = cursor.text[named.end() :]

@@ -225,7 +225,7 @@ class QuotedCalls:
 
 
 def _of_json(text: str) -> str:
-    """What pieces of JSON strings say; the same if they are none."""
+    """What pieces of JSON strings say; the same text if they are not JSON strings."""
     try:
         return without_barriers(json.loads(f'"{text}"', strict=False))
     except ValueError:

@@ -8,7 +8,7 @@ import msgspec
 from turnwise.assembly.text_calls import harmony, json_calls, tagged_calls
 from turnwise.assembly.text_calls.block_cursor import Reader
 
-# Blocks of one response that are looked at as calls; the rest is text. The chair runs fewer.
+# Blocks of one response that are looked at as calls; the rest is text. The turn machine runs fewer.
 MAX_BLOCKS = 256
 
 

@@ -559,7 +559,7 @@ class TextReader:
         self._at, self._drops_blank = _At.START, True
 
     def _next_message(self, text: str, events: list[TextEvent]) -> str | None:
-        """What stands behind the header that the block turned out to be; None where it is none."""
+        """What stands behind the header that the block turned out to be; None if the block is not a header."""
         assert self._syntax is not None
         if self._syntax.name != "harmony" or self._surroundings.is_shown:
             return None
@@ -667,7 +667,7 @@ class TextReader:
         return rest
 
     def _no_block(self, text: str, events: list[TextEvent], *, found: BlockReading) -> str:
-        """The marker was words; what follows it is looked at anew, but for values that were read already."""
+        """The marker was words; what follows it is read again, except for values that were read already."""
         assert self._syntax is not None
         end = max(len(self._syntax.marker), found.values_end)
         marker, rest = text[:end], text[end:] + self._held.halves
@@ -847,8 +847,8 @@ class TextReader:
         return text
 
     def _give_calls(self, events: list[TextEvent], *, words_follow: bool = False, behind: str = "") -> None:
-        """The blocks so far are calls, but for a mere name that words go on from: that is what an answer says about a syntax. Nor
-        are they between quotation marks; `behind` is the character that follows."""
+        """Give the blocks so far as calls, with two exceptions. A bare name with words behind it is an answer about a syntax.
+        Blocks between quotation marks are text; `behind` is the character that follows them."""
         if self._found and self._surroundings.is_between_quotes(behind):
             for block in self._found:
                 self._surroundings.code.feed(block.text)

@@ -73,7 +73,7 @@ class AskMeans(msgspec.Struct, frozen=True, kw_only=True):
 
 class EditorApprover:
     """Puts one ask after the other to the editor. What was allowed always is not asked again: `policy` holds it, for further
-    turns. An answer that is none of those offered is a no."""
+    turns. An answer that was not offered is a no."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class EditorApprover:
         return outcome.option_id if isinstance(outcome, AllowedOutcome) and outcome.option_id in known else ""
 
     async def _shown(self, ask: OneAsk, *, facts: CallFacts, more: Sequence[str]) -> list[Content]:
-        """What is to be decided: the diff of a change, else the command or all arguments; and why it is asked.
+        """What the person decides: the diff of a change, else the command or all arguments; and the reason for the question.
 
         Raises NotWhole."""
         judged = [path.resolved for path in facts.paths if path.resolved]

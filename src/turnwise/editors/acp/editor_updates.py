@@ -245,10 +245,10 @@ class EditorTeller:
         self._prefix = prefix
         self._note = note
         self._before_command = before_command
-        self._open: dict[str, str] = {}  # ids that the editor knows of calls at hand, by their names
-        self._shown: list[str] = []  # of the response at hand
+        self._open: dict[str, str] = {}  # the editor's ids of current calls, by their names
+        self._shown: list[str] = []  # of the current response
         self._before: list[str] = []  # of the responses before it
-        self._goes_on = False  # the response at hand is the rest of a cut one
+        self._goes_on = False  # the current response is the rest of a cut one
         self.last = Usage()  # of the last request
 
     def __call__(self, seen: WatcherEvent) -> None:

@@ -253,7 +253,7 @@ def told(method: Callable[..., Awaitable[Result]]) -> Callable[..., Awaitable[Re
             raise RequestError(FAILED, clean_line(str(error))) from None
         except (RequestError, ConnectionError):
             raise
-        except Exception as error:  # noqa: BLE001 (the editor goes on with its other sessions)
+        except Exception as error:  # noqa: BLE001 (the editor keeps its other sessions)
             _log.exception("a request of the editor failed")
             raise RequestError(FAILED, f"this is a bug in turnwise, please report it: {type(error).__name__}") from None
 
@@ -284,7 +284,7 @@ class EditorService:
         self._client = conn
 
     async def close(self) -> None:
-        """The editor is gone: turns end with what there is, within bounds."""
+        """The editor is gone: turns end with what they have, within bounds."""
         await self._settled(*self._sessions.values())
 
     async def _settled(self, *sessions: EditorSession) -> None:
@@ -480,7 +480,7 @@ class EditorService:
         return session
 
     def _found(self, id: str) -> Session | None:
-        """By its whole id, and none of a sub-agent. None for one that had no prompt: the journal knows nothing of it yet. Raises
+        """The session with this whole id; never a sub-agent's. None if it had no prompt yet: the journal does not know it. Raises
         CallerError."""
         try:
             found = self._journal.find_session(id)
@@ -495,7 +495,7 @@ class EditorService:
     async def _again(
         self, id: str, *, folder: "Path", mcp_servers: list[Any] | None
     ) -> tuple[EditorSession, Session | None]:
-        """The session opened anew, and what the journal has of it."""
+        """The session, opened again, and what the journal has of it."""
         opened = self._sessions.get(id)
         async with contextlib.nullcontext() if opened is None else opened.alone():
             found = self._found(id)
@@ -608,7 +608,7 @@ def _updates_of_history(message: Message, *, workspace: WorkspacePaths) -> Itera
 
 
 async def serve(*, given: Given, journal: Journal, clock: Clock, env: Mapping[str, str]) -> None:
-    """On this process's own pipes. Raises CallerError where they are none."""
+    """On this process's own pipes. Raises CallerError if its standard streams are not pipes."""
     pipe = await own_pipes(clock=clock)
     with ended_by_signals(pipe.end):
         await serve_over(pipe, given=given, journal=journal, clock=clock, env=env)

@@ -273,9 +273,9 @@ class EditorSession:
         self._turns = 0
         self._is_closed = False
         self._busy = asyncio.Lock()  # a turn, a slash command or a change of the place: never two of them
-        self._asked: list[_Turn] = []  # the one at hand, and those that wait for the end of cancelled ones
+        self._asked: list[_Turn] = []  # the current one, and those that wait for the end of cancelled ones
         self._command: asyncio.Task[Sequence[str]] | None = None
-        self._run: Run | None = None  # of the turn at hand
+        self._run: Run | None = None  # of the current turn
         self._notes: list[str] = []
         self._teller: EditorTeller | None = None
         self.place = self._furnished()
@@ -326,8 +326,8 @@ class EditorSession:
         self.choose(given=given)
 
     def cancel(self) -> None:
-        """The turn at hand ends with what there is, a slash command before it has done anything more, and what waits for the end
-        of either does not begin."""
+        """The current turn ends with what it has. A slash command ends before it does anything more. Prompts that wait for the
+        end of either do not begin."""
         for turn in self._asked:
             turn.is_cancelled = True
         if self._run is not None:
@@ -336,7 +336,7 @@ class EditorSession:
             self._command.cancel()
 
     def close(self) -> None:
-        """What is at hand is cancelled, and nothing further begins."""
+        """The current work is cancelled, and nothing further begins."""
         self._is_closed = True
         self.cancel()
 
@@ -476,7 +476,7 @@ class EditorSession:
         )
 
     def _tell_usage(self, teller: EditorTeller) -> None:
-        """An editor draws it as a share of the window: where nobody knows that, the result alone has the numbers."""
+        """An editor draws the usage as a share of the window. If the window is unknown, only the result has the numbers."""
         place = self.place
         limits = model_limits_of(place.choice.model, settings=place.settings, last=None)
         window = limits.context_window_tokens or limits.max_input_tokens

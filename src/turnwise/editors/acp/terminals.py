@@ -150,9 +150,7 @@ def _result(said: "TerminalOutputResponse", *, timeout_s: float | None) -> str:
 
 
 BUFFER_WITHIN_S = 3.0  # an editor that takes longer is not waited for: the disk has the file
-MAX_FILES = (
-    200  # of one change: all are asked about at once, and one that was not asked about would lose its unsaved text
-)
+MAX_FILES = 200  # of one change: all are asked about at once, and a file left out would lose its unsaved text
 THREAD = "turnwise-tool"
 
 

@@ -94,8 +94,8 @@ class _Put(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientApprover:
-    """Puts all asks of a step to the client at once. What was allowed always is not asked again in the run: `policy` holds it.
-    An answer that is none of those offered is a no."""
+    """Puts all asks of a step to the client at once. What was allowed always is not asked again in the run: `policy` holds it. An
+    answer that was not offered is a no."""
 
     def __init__(
         self, around: AskSurroundings, *, policy: Policy, questions: Questions, note: Callable[[str], object]

@@ -320,7 +320,7 @@ class ServedRun:
         self._task = asyncio.create_task(self._serve(place))
 
     def cancel(self) -> None:
-        """It ends soon, with what there is; where nothing has begun, without a result."""
+        """The run ends soon, with what it has; if nothing has begun, it ends without a result."""
         self._is_cancelled = True
         if self._run is not None:
             self._run.interrupt()

@@ -208,7 +208,7 @@ def _plain(arguments: object) -> object:
     return None if is_deeper(value, than=MAX_LEVELS) else value
 
 
-# Messages of a client over two pipes, a line each: bounded, and answered here where they are none.
+# Messages of a client over two pipes, a line each: bounded, and answered here if they are not messages.
 
 
 # Where libraries write it: before the arguments, or at the very end.
@@ -264,7 +264,7 @@ class _Doors:
             await self._refuse_unread(line)
             return None
         match message:
-            case JSONRPCNotification() if _has_id(line):  # a request whose id is none
+            case JSONRPCNotification() if _has_id(line):  # a request with an invalid id
                 await self._door.refuse(INVALID_REQUEST, "`id` must be a text or a whole number")
                 return None
             case JSONRPCRequest(id=id):
@@ -282,7 +282,7 @@ class _Doors:
             self._door.leaves(message.message.id)
 
     async def _refuse_unread(self, line: bytes) -> None:
-        """With its id, if it is a request that has one: whoever sent it would else wait."""
+        """Refuse it by its id, if it is a request with an id: otherwise its sender would wait."""
         try:
             outline = _outline(line)
         except msgspec.ValidationError:
@@ -397,7 +397,7 @@ class ClientService:
                     return failed(f"there is no tool `{visible_line(name[:40])}`: there are `{RUN}` and `{DECODE}`")
         except TurnwiseError as error:
             return failed(clean_line(str(error)))
-        except Exception as error:  # noqa: BLE001 (the client goes on with its other calls)
+        except Exception as error:  # noqa: BLE001 (the client keeps its other calls)
             _log.exception("a call of the client failed")
             return failed(f"this is a bug in turnwise, please report it: {type(error).__name__}")
 
@@ -490,7 +490,7 @@ async def _asked(context: ClientContext, question: Question, *, run: ServedRun) 
         return
     try:
         question.answer(elicited.result())
-    except (MCPError, ValidationError):  # it has no person, or its answer is none
+    except (MCPError, ValidationError):  # it has no person, or its answer is invalid
         question.answer(ElicitResult(action="cancel"))
 
 
@@ -516,7 +516,7 @@ def _can_ask(can: ClientCapabilities | None) -> bool:
 
 
 async def serve(means: ServeMeans) -> None:
-    """On this process's own pipes. Raises CallerError where they are none."""
+    """On this process's own pipes. Raises CallerError if its standard streams are not pipes."""
     reader, writer = await own_streams(started=STARTED)
     pipe = LinePipe(reader, writer, clock=means.clock, whose="the client")
     with ended_by_signals(pipe.end):

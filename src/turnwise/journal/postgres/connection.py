@@ -282,8 +282,8 @@ def is_lost(error: psycopg.Error, connection: BoundedConnection | None) -> bool:
 # `text`, not `jsonb`: `jsonb` has no NUL and no half of a surrogate pair, and forgets how a number was written.
 #
 # A version is reached in one transaction under an advisory lock, so of several processes that start at once one does it and the
-# others find it done. A change waits LOCK_S at most for those who read, and is tried again later: whoever came behind it
-# meanwhile would wait, too.
+# others find it done. A change waits for readers LOCK_S at most and is tried again later, because everybody in line behind it
+# would wait, too.
 
 
 SCHEMA_VERSION = 6
@@ -395,7 +395,7 @@ UPGRADES: Upgrades = {
         "create index line_in_order on line (priority desc, place)",
         "create index line_by_session on line (session)",
         # The check of the foreign key comes before (triggers fire by their names): it locks the session's row, so no worker takes
-        # the session's place away before the turn can be seen. Whoever submits needs no right on the line.
+        # the session's place away before the turn can be seen. A user who submits needs no right on the line.
         """create function stand_in_line() returns trigger language plpgsql security definer
             set search_path = turnwise, pg_temp as $$
             begin
@@ -413,7 +413,7 @@ UPGRADES: Upgrades = {
         """insert into line (session, priority, place, agent, needs)
             select distinct on (session) session, priority, number, agent, needs from turn
             where status = 'queued' order by session, number""",
-        # Whoever works on the turns works on their line.
+        # A user with rights on the turns has the same rights on their line.
         _LIKE_TURN.replace("TABLES", "line"),
         "drop index turn_in_line",
         "drop index turn_open",
@@ -437,12 +437,12 @@ UPGRADES: Upgrades = {
     5: (  # a session belongs to the user who began it; who began the older ones is not known
         """alter table session add column began_by text collate "C" """,
         "alter table session alter column began_by set default current_user",
-        # Whoever may change the status of turns (a worker, a person) works on all sessions. Not `security definer`: it asks who
-        # has called it.
+        # A user who may change the status of turns (a worker, a person) works on all sessions. Not `security definer`: the
+        # function asks who has called it.
         """create function turnwise.is_of_caller(began_by text) returns boolean language sql stable
             as $$ select coalesce(began_by = current_user, true)
                 or has_column_privilege(current_user, 'turnwise.turn', 'status', 'update') $$""",
-        # Whoever submits needs no right to read sessions.
+        # A user who submits needs no right to read sessions.
         """create function turnwise.beginner_of(session text) returns text language sql stable security definer
             set search_path = turnwise, pg_temp as $$ select began_by from session where id = $1 $$""",
         """create function refuse_others() returns trigger language plpgsql as $$
@@ -540,7 +540,7 @@ def _upgrade(connection: BoundedConnection, *, upgrades: Upgrades, version: int)
 
 
 def _make(connection: BoundedConnection) -> None:
-    """Whoever may not make schemas can be given one: it is asked for only where there is none."""
+    """Create the schema only if it is missing: a user who may not create schemas can use one that somebody else made."""
     if connection.execute("select 1 from pg_namespace where nspname = %s", (SCHEMA,)).fetchone() is None:
         connection.execute(sql.SQL("create schema {}").format(sql.Identifier(SCHEMA)))
     connection.execute(

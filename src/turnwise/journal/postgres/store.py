@@ -1,4 +1,4 @@
-"""The journal's database on PostgreSQL: one connection, used by one thread at a time, made anew where it was lost.
+"""The journal's database on PostgreSQL: one connection, used by one thread at a time, and opened again if it was lost.
 
 A pen in an event loop uses it in a thread of the store's (`store_thread.py`): the server may say nothing for seconds.
 Every wait is bounded (`connection.Waits`). If a connection is lost, it is unknown whether its last statement
@@ -80,8 +80,8 @@ def append(batch: PenBatch, *, cursor: PostgresRows) -> BatchWritten:
 @functools.lru_cache(maxsize=256)
 def _statement(became: tuple[str, ...], stayed: int, events: int, leaves: bool) -> LiteralString:
     """The row of the turn is locked, so a take-over waits until this stands, and what comes after a take-over finds no row.
-    Later parts read the turn only: statements in a `with` do not see what the others change. Whoever follows the turn has said so
-    in its row. A turn that nobody follows tells nobody: a NOTIFY makes all commits of the database wait for each other."""
+    Later parts read the turn only: statements in a `with` do not see what the others change. The row of the turn says whether it
+    has followers. A turn without followers tells nobody: a NOTIFY makes all commits of the database wait for each other."""
     parts = [f"b{place} as ({update})" for place, update in enumerate(became)]
     parts += [f"s{place} as ({STAYED})" for place in range(stayed)]
     parts.append(
@@ -160,7 +160,7 @@ class PostgresStore:
         self.thread = StoreThread(limit_s=waits.all_s)
         self._connection: BoundedConnection | None = None
         self._lock = threading.Lock()
-        self._ends = math.inf  # of the work of whoever has the lock
+        self._ends = math.inf  # when the work of the lock's holder has to end
         self._is_closed = False
         self._is_full = False
         self._use(connection)
@@ -297,7 +297,7 @@ class PostgresStore:
             self._drop()
 
     def read(self, sql: str, values: Values) -> FoundRows:
-        """Of whoever has the lock."""
+        """Only for the holder of the lock."""
         return self._again(lambda connection: SpokenConnection(connection).execute(sql, values))
 
     def _begun(self) -> BoundedConnection:
@@ -409,8 +409,8 @@ TRY_AGAIN_S = 1.0
 
 
 class RecordNews:
-    """`open` it from time to time: it connects where it has to, and says that somebody follows. Whoever has no right to write is
-    not told, and looks."""
+    """`open` it from time to time: it connects if it has to, and says that somebody follows. A follower without the right to
+    write gets no news and has to look."""
 
     def __init__(self, dsn: str, *, session: str) -> None:
         self._address = read_address(dsn)

@@ -50,9 +50,9 @@ class AskedRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleCourse(msgspec.Struct, kw_only=True):
-    """How far it has come. `usages` has None for a request of which nobody knows what it took. `holds`: whether the server took a
-    conversation as turnwise writes it by the row; None: it was not asked. `refused_plain`: a plain request that
-    it refused at last."""
+    """The progress of the questions. `usages` has None for a request whose usage is unknown. `holds`: whether the server took a
+    conversation as turnwise writes it with this row; None: it was not asked. `refused_plain`: a plain request that it
+    finally refused."""
 
     profile: Profile
     so_far: AskedSoFar

@@ -47,9 +47,9 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One probe's answer. `events` are the frames as the decoder read them, before assembly, those of one event together.
-    `answered`: a response came, whole or not; else `fault` says why not. `waited` counts the times that the server asked to
-    wait before it answered. `is_steady`: pieces came until the time was up. `other_api` is the family whose answer it is, where
-    it is none of this one."""
+    `answered`: a response came, whole or not; else `fault` says why not. `waited` counts the times that the server asked to wait
+    before it answered. `is_steady`: pieces came until the time was up. `other_api` is the family whose answer it is, if it is not
+    this one."""
 
     probe: str
     request: Request

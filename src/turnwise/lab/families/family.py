@@ -138,7 +138,7 @@ def naive_events(body: bytes, *, as_type: type[Shape]) -> list[Shape]:
 class CallSeen(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
-    arguments: str  # JSON with its keys sorted, or the text as it came where it is none
+    arguments: str  # JSON with its keys sorted, or the text as it came if it is not JSON
 
 
 class ResultSeen(msgspec.Struct, frozen=True, kw_only=True):

@@ -184,7 +184,7 @@ CHUNK_LINE = re.compile(r"(?P<delta>\{.*\})?\s*(?:finish (?P<finish>\S+))?")
 
 
 def chunk_data(line: str, response: Response) -> bytes:
-    """The data of the chunk that a script's line stands for (`faults.stream_of`). Raises ValueError for a line that is none."""
+    """The data of the chunk that a script's line stands for (`faults.stream_of`). Raises ValueError for an invalid line."""
     if line == "done":
         return DONE
     if line.startswith("chunk "):

@@ -47,7 +47,7 @@ def subschemas(schema: Raw, *, path: str = "") -> Iterator[tuple[str, Raw]]:
 
 
 def not_of_type(schema: Raw, root: Raw, keywords: tuple[str, ...]) -> str | None:
-    """Its `type` is none of `keywords`."""
+    """Its `type` is not among `keywords`."""
     del root
     found = table(schema).get("type")
     return None if text(found) in keywords else text(found) or dump(found).decode()

@@ -49,7 +49,7 @@ class Rejected(Exception):
 
 
 class RefusalForm(msgspec.Struct, frozen=True):
-    """A refusal whose words are to be filled in: `message` names the values in braces."""
+    """A refusal with placeholders: `message` names the values in braces."""
 
     message: str
     status: int = 400

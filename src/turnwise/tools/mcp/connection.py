@@ -122,7 +122,7 @@ class _Waiting:
         return was_waiting
 
 
-for _name in ("mcp", "client", "httpx2"):  # what they would print goes to whoever wants it, and not to the terminal
+for _name in ("mcp", "client", "httpx2"):  # their messages go to handlers that a program adds, and not to the terminal
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 MAX_ROUNDS = 10  # as often may a server ask in one call; the other clients of the protocol have the same bound
@@ -161,7 +161,7 @@ class Connection:
         self.is_forgotten = False  # the server knows the session no more
         self._client: Client | None = None
         self._lost = ""
-        self._status = 0  # of the last answer over HTTP that was none
+        self._status = 0  # of the last failed request over HTTP
         self._at_work: list[CallAtServer] = []
         self._turns: list[str] = []  # of all requests at work; "" is that of one outside of any run, such as a prompt's
         self._left: dict[str, float] = {}  # when the last call of a turn was given up, by the turn's id
@@ -256,7 +256,7 @@ class Connection:
             has_resources=can.resources is not None,
             left_out=left_out,
         )
-        # Later versions of the protocol tell of changes only whoever subscribes: their lists are asked for again.
+        # Later versions of the protocol tell only subscribers about changes, so their lists are asked for again.
         self.is_stale = self.client.session.initialize_result is None
 
     async def call(

@@ -28,7 +28,7 @@ MAX_FIELDS = 20
 MAX_QUESTION = 2000  # characters; of what is longer nobody is asked
 MAX_OPTIONS = 20
 MAX_ASKS = 40  # of one call: two long forms
-MAX_DECLINED = 3  # whoever has said no so often is asked no more in that call
+MAX_DECLINED = 3  # after so many refusals, the person is not asked again in that call
 # How a person leaves out a field that need not be filled in: an empty line says no to the whole form.
 LEFT_EMPTY, EMPTY = "leave it empty", "-"
 TRIES = 2  # an answer that does not fit is asked for once more
@@ -112,7 +112,7 @@ async def _agreed(asker: Asker, question: str, *, why: str) -> None:
 async def _field(
     name: str, field: Mapping[str, object], *, said: str, asker: Asker, why: str, is_needed: bool
 ) -> FieldValue:
-    """One field's value; None for one that is not needed and was left empty."""
+    """One field's value; None for an optional field that was left empty."""
     options = _options(field)
     about = _text(field.get("description")) or _text(field.get("title"))
     title = f"{name}: {about}" if about and about != name else name
@@ -158,7 +158,7 @@ def _is_too_long(*texts: str) -> bool:
 
 
 def _read(text: str, field: Mapping[str, object], *, options: Mapping[str, str]) -> FieldValue:
-    """The typed value, None where the text is none."""
+    """The typed value; None if the text is not such a value."""
     kind = field.get("type", "string")
     chosen = options.get(text, text)
     if kind == "boolean":

@@ -41,7 +41,7 @@ _Sent = TypeVar("_Sent")
 
 
 class RunningServer:
-    """One server, from `start` to `stop`. Both belong into one task. Whoever listens is told what a person should know of it.
+    """One server, from `start` to `stop`. Call both in the same task. Listeners are told what a person should know of the server.
 
     `one_turn`: it is there for a single turn, so what comes too late for that does not come at all.
     """
@@ -103,7 +103,7 @@ class RunningServer:
         self._task = asyncio.create_task(self._keep(), name=f"MCP server {self.entry.name}")
         try:
             await self._settles(self.entry.start_s)
-        except BaseException:  # whoever wanted it does so no more: nobody else would call `stop`
+        except BaseException:  # the caller gave up, and nobody else would call `stop`
             await self.stop()
             raise
 
@@ -136,7 +136,7 @@ class RunningServer:
             async with Watchdog(self._clock, total_s=REFRESH_S):
                 await connection.relist()
         except SessionForgotten:
-            await self._looks_again(min(REFRESH_S, self.entry.start_s))  # the new session lists them anew
+            await self._looks_again(min(REFRESH_S, self.entry.start_s))  # the new session lists them again
         except Overdue:
             self.say(f"it did not list its tools within {REFRESH_S:g} s: they are those of before")
         except Exception as error:  # noqa: BLE001 (whatever a server's answer makes of the library)
@@ -210,7 +210,7 @@ class RunningServer:
         )
 
     async def _ready(self) -> "Connection":
-        """The open connection, waited for where it is being opened anew. Raises ToolFault."""
+        """The open connection; it waits while the connection is being opened again. Raises ToolFault."""
         if self._connection is None:
             await self._looks_again(self.entry.start_s)
         if self._connection is None:
@@ -330,7 +330,7 @@ class RunningServer:
             self._unheard = text
 
     def say(self, text: str) -> None:
-        """Tell whoever listens."""
+        """Tell all listeners."""
         for tell in tuple(self._listeners):
             tell(self._named(text))
 

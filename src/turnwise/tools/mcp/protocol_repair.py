@@ -19,7 +19,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from turnwise.running.tool_output import MAX_PARTS
 
-MAX_SHOWN_PARTS = MAX_PARTS - 10  # so that nobody cuts them once more, and counts anew
+MAX_SHOWN_PARTS = MAX_PARTS - 10  # so that nobody cuts them and counts a second time
 MAX_LEVELS = 190  # of JSON inside of a message: pydantic reads no more than 200, and writes no more than 255
 _UNREADABLE = "its answer is no message of the protocol ({why})"
 AS_IT_CAME = "turnwise: as it came"  # keeps a schema that the protocol forbids for `listing`, which judges it

@@ -226,7 +226,7 @@ def _sandbox_of(command: ServerCommand) -> Sandbox:
 
 
 def checked_sandbox(found: Sandbox, *, command: ServerCommand) -> Sandbox:
-    """The sandbox that was found. Raises CallerError where it is none, and the server may not run without."""
+    """The sandbox that was found. Raises CallerError if there is no sandbox and the server must not run without one."""
     if command.is_confined and found.kind == "none":
         raise CallerError("no sandbox works on this machine, and it may be another program each time")
     return found
@@ -292,7 +292,7 @@ class _Received:
 
     @property
     def last_context(self) -> contextvars.Context | None:
-        """Of whoever sent it: the library looks for it."""
+        """The context of the last message's sender. The library looks for this property."""
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
@@ -365,8 +365,8 @@ async def http_streams(
 ) -> AsyncGenerator[TransportStreams]:
     """Streams of messages over HTTP. What waits for an answer has a deadline of its own, so reading has none here.
 
-    `gone` is told why nothing comes any more, `refused` the status of each answer that is none. No redirect is followed: the
-    headers are for this address.
+    `gone` is told why nothing comes any more, `refused` the status of each failed request. No redirect is followed: the headers
+    are for this address.
     """
     meter = UnaskedMeter(clock)
     forgotten: set[object] = set()

@@ -36,7 +36,7 @@ class _Kept(msgspec.Struct, kw_only=True):
 class ServerTrust:
     """What is kept, in one file. Raises CallerError where it cannot be read or written.
 
-    The file is read anew before each change: another process may have written to it in the meantime.
+    The file is read again before each change: another process may have written to it in the meantime.
     """
 
     def __init__(self, path: Path) -> None:
@@ -144,7 +144,7 @@ _NAMES_CODE = re.compile(
 
 
 def runs_inside(command: ServerCommand, *, path: str | None) -> str:
-    """Why what it runs can be changed by whoever writes in its folder; empty where it cannot. `path` is PATH as it sees it."""
+    """Why a writer in the command's folder can change what it runs; empty if no writer can. `path` is the command's PATH."""
     judge = _Judge(folder=str(command.folder), path=command.env.get("PATH", path))
     for name, value in command.env.items():
         harmless = not steers(Assignment(name, value))

@@ -1,4 +1,4 @@
-"""Running commands apart from the rest: in bubblewrap, else under Landlock with a seccomp filter, else so and saying so."""
+"""Run commands isolated: in bubblewrap, else under Landlock with a seccomp filter, else without a sandbox and with a warning."""
 
 from turnwise.tools.sandbox.environment import Scratch, command_environment, is_secret
 from turnwise.tools.sandbox.git import CannotGuard, GitGuard, RestoredFiles

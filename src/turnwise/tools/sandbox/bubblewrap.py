@@ -1,8 +1,8 @@
 """A command in bubblewrap: its own mounts, processes and network.
 
-The folders of the machine are mounted read-only, what is secret is covered, and what may be written is mounted anew on top.
-/proc is read-only as a whole: root needs no capability to write the settings of the kernel that belong to root, and bwrap
-covers some of them only. Where there is Landlock, it refuses what mounts let through (see landlock_rules). Source: bwrap(1).
+The folders of the machine are mounted read-only, secret paths are covered, and writable paths are mounted again on top. /proc is
+read-only as a whole: root needs no capability to write the settings of the kernel that belong to root, and bwrap covers some of
+them only. Where there is Landlock, it refuses what mounts let through (see landlock_rules). Source: bwrap(1).
 """
 
 import os

@@ -406,7 +406,7 @@ class GitGuard:
 
 
 def _first_no_folder(folder: Path, *, base: Path) -> Path | None:
-    """On the way from `base` to the folder in it, both included, the first that is none, or is a link to one."""
+    """On the way from `base` to the folder in it, both included, the first that is not a folder, or is a link to one."""
     way = [folder, *folder.parents]
     return next((one for one in reversed(way[: way.index(base) + 1]) if not _is_folder(one)), None)
 
@@ -445,7 +445,7 @@ def _named_in(file: Path, *, prefix: bytes) -> Path | None:
 
 
 def _remember(at: Path) -> dict[Path, _Entry] | None:
-    """What there is at `at` and below it; None if that is more than we can remember, or unreadable."""
+    """The entries at `at` and below it; None if they are too large to remember, or unreadable."""
     found: dict[Path, _Entry] = {}
     room = _MAX_BYTES
     try:

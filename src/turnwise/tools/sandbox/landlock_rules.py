@@ -24,7 +24,7 @@ _REFER, TRUNCATE, IOCTL_DEV = (1 << bit for bit in (13, 14, 15))
 # How many rights over files each version knows: the first 13, REFER from 2, TRUNCATE from 3, IOCTL_DEV from 5.
 _KNOWN_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 _NEWEST_RIGHTS = 16
-# Before REFER, whoever takes on rules can move no file from one folder to another.
+# Before REFER, a process under Landlock rules cannot move a file from one folder to another.
 REFER_ABI, TRUNCATION_ABI, TCP_ABI, SCOPES_ABI = 2, 3, 4, 6
 
 READ = EXECUTE | READ_FILE | READ_DIR

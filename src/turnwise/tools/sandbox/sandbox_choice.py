@@ -58,7 +58,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     program: str = ""
     sizes: bool = False  # bubblewrap can make file systems of a fixed size (0.7 or later)
     landlock: int = 0
-    why: str = ""  # it is none, where nobody asked for that
+    why: str = ""  # why there is no sandbox, although nobody asked for none
 
     def wrap(
         self,
@@ -83,12 +83,12 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
 
         It may write in `workspace`, in `writable` and in `scratch.temporary`. `outer_env` is the environment to choose from
         (else our own), `also_env` names let through beside the usual ones, `hidden_env` names kept back. `own` are further
-        files that it must not read, like a journal, `shown` such that it may read wherever they lie, `git` folders of git's
-        that it may write in, but for what git executes. `given` is the descriptor
-        of its standard input: whoever starts it passes that on where the sandbox `watches`, and else starts it with that as
-        its input. `bounds` are what it may take up, if not that of an allowed command. `fresh`: it has no use for files of
-        earlier commands, so its temporary folders may be empty and of a fixed size. `reports`: the caller reads which bound was
-        reached. The caller closes the descriptors once it has started, the report once it has read it.
+        files that it must not read, like a journal. `shown` are files that it may read wherever they lie. `git` are folders of
+        git that it may write in, except for what git executes. `given` is the descriptor of its standard input: if the sandbox
+        `watches`, the caller passes it on, and otherwise starts the command with it as input. `bounds` are the command's
+        resources, if not those of an allowed command. `fresh`: it needs no files of earlier commands, so its temporary folders
+        may be empty and of a fixed size. `reports`: the caller reads which bound was reached. The caller closes the descriptors
+        once the command has started, and the report once it has read it.
         """
         bounds = (bounds or allowed_bounds()) if self.bounded else None
         outer = os.environ if outer_env is None else outer_env

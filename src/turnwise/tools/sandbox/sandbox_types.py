@@ -33,7 +33,7 @@ UNASKED_PROCESSES = 512
 UNASKED_SCRATCH = 512 * MiB
 # A test run with 64 workers whose libraries start a thread for each processor. A fork bomb passes it within a second.
 ALLOWED_PROCESSES = 4096
-_ALLOWED_OF_MEMORY = 0.9  # beyond that the kernel chooses whom it ends: turnwise or the user's editor, too
+_ALLOWED_OF_MEMORY = 0.9  # beyond that the kernel chooses which process to end: turnwise or the user's editor, too
 
 # What programs say when a limit of the kernel refuses them more, by the word that the keeper has for the bound.
 _REFUSED = {
@@ -154,8 +154,8 @@ class SandboxOrder(msgspec.Struct, frozen=True, kw_only=True):
 class Wrapped(msgspec.Struct, frozen=True, kw_only=True):
     """What to start instead of the command.
 
-    `descriptors` are to be passed on to it, and closed here once it has started. `layers` is how many processes stand around
-    the command, the started one among them: they end with it, so a polite signal goes to those below them only. `watches`: it
+    Pass the `descriptors` on to it, and close them here once it has started. `layers` is how many processes stand around the
+    command, the started one among them: they end with it, so a polite signal goes to those below them only. `watches`: it
     ends all that it started when its standard input closes, so no other guard is needed. `report` is the one of the descriptors
     to which it says, in words, which bound the command reached.
     """

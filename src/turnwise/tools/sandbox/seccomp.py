@@ -1,9 +1,9 @@
 """System call filters as BPF programs: what neither Landlock nor a namespace keeps a command from.
 
-A socket is refused when it is made, so a later `connect` needs no judging. UNIX sockets are refused with or without network:
-a path such as `/run/docker.sock` leads out of every sandbox, and no mount hides one that is made later. Pairs of connected
-stream sockets stay, since nothing outside can be reached with them (a pair of datagram sockets can be connected anew).
-Source: linux/seccomp.h, linux/bpf_common.h, arch/*/syscall tables; seccomp(2).
+A socket is refused when it is made, so a later `connect` needs no judging. UNIX sockets are refused with or without network: a
+path such as `/run/docker.sock` leads out of every sandbox, and no mount hides one that is made later. Pairs of connected stream
+sockets stay, since nothing outside can be reached with them (a pair of datagram sockets can be connected again). Source:
+linux/seccomp.h, linux/bpf_common.h, arch/*/syscall tables; seccomp(2).
 """
 
 import errno
@@ -112,8 +112,8 @@ _CHANGING_BY_IOCTL = (
 class RefusedSystemCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call refused with `error`: always, or by what an argument's masked low 32 bits are.
 
-    Refused where they are one of `values`; with `unless`, where they are none of them; with `any_bit`, where one is set.
-    The kernel takes the judged arguments as 32 bits or has no flag above them. With `asks` the keeper decides.
+    Refused where they are one of `values`; with `unless`, if they are not among them; with `any_bit`, where one is set. The
+    kernel takes the judged arguments as 32 bits or has no flag above them. With `asks` the keeper decides.
     """
 
     call: str

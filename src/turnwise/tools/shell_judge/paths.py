@@ -37,7 +37,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def search_of(words: CommandWords, *, environment: Collection[str]) -> Search | None:
-    """The search that a command is; None where it is none. `environment` are the names of the variables that it inherits."""
+    """The search that a command does; None if it is not a search. `environment` are the names of the variables that it
+    inherits."""
     name = words[0].text if words and words[0].literal else ""
     options = [word.text for word in words[1:] if word.text.startswith("-")]
     if name == "rg" and "RIPGREP_CONFIG_PATH" in environment and "--no-config" not in options:

@@ -556,7 +556,8 @@ class _Walk:
             self.places = places
 
     def _suppose(self, words: wrappers.CommandWords, *, within: tuple[str, ...], text: str) -> None:
-        """What a program that is not known may run. A text that is no script is none: it leaves no doubt and opens no file."""
+        """What a program that is not known may run. A text that is not a script runs nothing: it leaves no doubt and opens no
+        file."""
         found = None if self.guessing and not self.supposing else may_run(words)
         if found is None or self.supposing > 1:
             return

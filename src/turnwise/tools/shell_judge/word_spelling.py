@@ -248,7 +248,7 @@ def spell_words(node: "Node") -> tuple[Spelled, ...]:
         word = Spelled(text="".join(char for char, _ in one), marks="".join(mark for _, mark in one))
         if word.has_tilde and word.text != "~" and not word.text.startswith("~/"):
             word = unknown(word.text, veiled=True)
-        if word.text or len(expanded) == 1:  # bash drops an empty one that has no quotes
+        if word.text or len(expanded) == 1:  # bash drops an empty word without quotes
             found.append(word)
     return tuple(found)
 

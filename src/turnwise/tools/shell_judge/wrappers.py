@@ -107,7 +107,7 @@ EVALUATING = SETTING | frozenset("test [ compgen complete bind fc wait".split())
 # The grammar and bash differ in what they make of it (`! ! ls`).
 NO_NAMES = RESERVED | {"[[", "]]"}
 MAX_GUESSES = 12
-# What bash reads otherwise than a plain `sh` (dash): `[[ a > b ]]` compares there and opens a file here; `uniq a 10>b` has a
+# What bash reads differently from a plain `sh` (dash): `[[ a > b ]]` compares there and opens a file here; `uniq a 10>b` has a
 # descriptor there, and here the word `10`; `.?` is never `..` there.
 _PLAIN_SHELLS = frozenset({"sh", "dash", "ash", "busybox", "toybox"})
 _BASH_ONLY = re.compile(
@@ -134,7 +134,7 @@ def unwrap(words: CommandWords, *, stdin: str | None) -> WrappedCommands:
 
 
 def is_read_otherwise(script: str, *, within: Sequence[str]) -> bool:
-    """Whether a shell among `within` may be one that does not read the script as bash does."""
+    """Whether a shell among `within` may read the script differently from bash."""
     names = {name.rpartition("/")[2] for name in within}
     return not names.isdisjoint(_PLAIN_SHELLS) and _BASH_ONLY.search(script) is not None
 

@@ -49,7 +49,7 @@ UndoOutcome = Literal["restored", "recreated", "removed", "unchanged", "kept"]
 
 
 class Undone(msgspec.Struct, frozen=True, kw_only=True):
-    """What taking back does to one file: `restored` (it gets its old content), `recreated` (it was deleted and is made anew),
+    """What taking back does to one file: `restored` (it gets its old content), `recreated` (it was deleted and is created again),
     `removed` (the change made it), `unchanged` (it is as it was before), `kept` (it is left as it is, and `why`; `saved` names
     the copy of its old content)."""
 
@@ -413,8 +413,8 @@ class FileChanges:
         return Counter([kept.note.group for kept in self._kept(disk=Disk()) if not kept.note.takes_back])
 
     def undoing(self, group: str | None = None) -> Undoing | None:
-        """What taking back would do: of the given group, or of the last one that was not taken back yet. None where there is
-        nothing. Changes nothing."""
+        """What undoing would do to the given group of changes, or to the last group that is not undone yet. None if there is no
+        such group. Changes nothing."""
         done = [kept for kept in self._kept(disk=Disk()) if kept.note.state == "done" and not kept.note.takes_back]
         wanted = group if group is not None else done[-1].note.group if done else ""
         taken = [kept for kept in done if kept.note.group == wanted]

@@ -77,7 +77,7 @@ class Tape:
 
     @property
     def broken(self) -> int:
-        """How many bytes of it are no UTF-8, as far as `text` shows them. A character that the cut goes through is none."""
+        """How many bytes of it are no UTF-8, as far as `text` shows them. A character that the cut divides does not count."""
         if self._total == len(self._head) + self._tail_bytes:
             return _broken(bytes(self._head) + b"".join(self._tail))
         head, tail = bytes(self._head), b"".join(self._tail)[-self._kept :]

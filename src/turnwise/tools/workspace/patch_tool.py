@@ -90,7 +90,7 @@ def parse_patch(text: str) -> tuple[FilePatch, ...]:
 
 
 def patched_paths(text: str) -> tuple[str, ...]:
-    """Every path that the patch names, as it names it; () where it is none."""
+    """Every path that the patch names, as it names it; () if it is not a patch."""
     try:
         sections = parse_patch(text)
     except ToolFault:

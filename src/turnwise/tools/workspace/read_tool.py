@@ -305,8 +305,8 @@ async def search(
 
 
 def _ripgrep(workspace: WorkspacePaths, pattern: str) -> str:
-    """Where it is; empty where it is not, or would not do what we do. One that stands in the workspace is not run: whoever
-    can write there could have put it there."""
+    """The path of ripgrep; empty if it is missing or would read the pattern differently. A ripgrep inside the workspace is not
+    run: a writer there could have put it there."""
     if re.fullmatch(_COMMON, pattern, re.VERBOSE | re.ASCII) is None:
         return ""
     return ProgramSearch(os.environ.get("PATH"), workspace=str(workspace.root)).first_apart("rg")

@@ -35,9 +35,9 @@ class Spec(Protocol):
 
 
 class SearchOrder(NamedTuple):
-    """What is to be done. `above` are the folders above whose `.gitignore` holds here, `single` is the one file to search, both
-    as Latin-1 of their bytes; `prefix` goes before a path where `glob` looks at it; `rg` is where ripgrep is, or empty. `names`
-    is the file with the table of secret names; they are looked for in `place` and a path, for the user of the folder `home`."""
+    """The search to do. `above` are the folders above whose `.gitignore` holds here, `single` is the one file to search, both as
+    Latin-1 of their bytes; `prefix` goes before a path where `glob` looks at it; `rg` is where ripgrep is, or empty. `names` is
+    the file with the table of secret names; they are looked for in `place` and a path, for the user of the folder `home`."""
 
     task: str
     skipped: list[str]

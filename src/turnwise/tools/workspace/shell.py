@@ -72,10 +72,10 @@ class BashArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class Shell:
     """The commands of one session in one folder.
 
-    `sandbox` is how they are kept apart (else the best there is here). They may write in `root`, in `writable` and in a
-    private temporary folder; they reach the network with `network` only. They see the usual variables, those in `also_env`,
-    and none of `hidden_env`: the provider's key is none of their business. `private` are files that they must not read. `unasked`
-    are the bounds of those that nobody is asked about (else the usual ones).
+    `sandbox` is how they are kept apart (else the best there is here). They may write in `root`, in `writable` and in a private
+    temporary folder; they reach the network with `network` only. They see the usual variables, those in `also_env`, and none of
+    `hidden_env`: the provider's key must not reach them. `private` are files that they must not read. `unasked` are the bounds of
+    those that nobody is asked about (else the usual ones).
     """
 
     def __init__(

@@ -210,7 +210,7 @@ class Store(Protocol):
 
 
 def apply(changes: Sequence[FileChange], *, disk: Disk, store: Store) -> None:
-    """All of them, or none. Raises ToolFault where it is none, or where one could not be moved back, which is said."""
+    """All of them, or none. Raises ToolFault if nothing was changed, or if one could not be moved back; the error says so."""
     temporaries = [f"{TEMPORARY}{secrets.token_hex(8)}.tmp" for _ in changes]
     made = missing_folders(changes)
     try:

@@ -97,7 +97,7 @@ def stop_details(word: str | None, explanation: str | None) -> bytes:
 
 # Frames -> the stream as the Messages API sends it: one block after the other, each started, filled and stopped.
 #
-# The API never has two blocks open at once, and clients rely on it. So the block at hand goes out as it comes, and pieces of
+# The API never has two blocks open at once, and clients rely on it. So the current block goes out as it comes, and pieces of
 # another one (parallel calls of Chat Completions may interleave) wait until it ends.
 
 
@@ -219,7 +219,7 @@ class MessagesStreamEncoder:
         self._write(name, frame, out)
 
     def _drain(self, out: list[bytes]) -> None:
-        """End the block at hand and write those that waited."""
+        """End the current block and write those that waited."""
         self._stop(out)
         while self._waiting:
             name = next(iter(self._waiting))

@@ -1,8 +1,8 @@
 """The stream of the Messages API -> frames.
 
-Blocks are named by their content index. A second `message_start` begins anew (the assembler forgets what came). Block
-kinds without a word of ours become ProviderItems, whole and in place.
-Source: API docs, "Streaming Messages"; anthropic-python 2.12, lib/streaming/_beta_messages.py (`accumulate_event`).
+Blocks are named by their content index. A second `message_start` begins again (the assembler forgets what came). Block kinds
+without a word of ours become ProviderItems, whole and in place. Source: API docs, "Streaming Messages"; anthropic-python 2.12,
+lib/streaming/_beta_messages.py (`accumulate_event`).
 """
 
 import msgspec
@@ -227,8 +227,8 @@ class MessagesStreamDecoder:
             case "ping":
                 return  # keep-alive
             case _:
-                # New event types may come at any time and are to be passed over (API docs, versioning); an object that
-                # is none of this format at all does not count as a stream.
+                # New event types may come at any time, and a client has to skip them (API docs, versioning). An object of
+                # another format does not count as a stream.
                 if event.type is None:
                     return
         if not self._seen:
@@ -553,7 +553,7 @@ def _tell_rest(fields: Fields, known: frozenset[str], block: str, frames: list[F
 
 
 def _says_null(source: bytes, key: str) -> bool:
-    """Whether a delta says that it brings nothing. One that does not even say so has lost it."""
+    """Whether a delta has the field `key`, even if it is null. A delta without the field has lost it."""
     return key in read_fields(read_fields(source)["delta"])
 
 

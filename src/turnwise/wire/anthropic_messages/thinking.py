@@ -242,9 +242,9 @@ def _counted(entries: Sequence[Fields]) -> str:
 
 
 def may_think_by_budget(messages: Sequence[Message]) -> bool:
-    """False where the turn at hand began with calls and no thinking of this API's: another family's model made them, or
-    thinking was off. The API answers 400 then ("Expected `thinking` or `redacted_thinking`, but found `tool_use` ... To avoid
-    this requirement, disable `thinking`"). With adaptive thinking it asks for none (API docs, "Adaptive thinking")."""
+    """False where the current turn began with calls and no thinking of this API's: another family's model made them, or thinking
+    was off. The API answers 400 then ("Expected `thinking` or `redacted_thinking`, but found `tool_use` ... To avoid this
+    requirement, disable `thinking`"). With adaptive thinking it asks for none (API docs, "Adaptive thinking")."""
     answer: list[Message] = []
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]

@@ -95,7 +95,7 @@ class _Run:
         self.sum = crc32("\0".join([*strings, ""]).encode(), self.sum)
 
     def string_of(self, text: bytes) -> str | None:
-        """The string of a chunk that is like those of the run; None where the text is none."""
+        """The string of a chunk that is like those of the run; None if the text is not like that."""
         head, tail = self.around
         if not (text.startswith(head) and text.endswith(tail)):
             return None
@@ -216,7 +216,7 @@ class ChunkReader:
 
     @property
     def _number(self) -> int:
-        """Of the chunk at hand, for people."""
+        """The number of the current chunk, for people."""
         return self.repeats.chunks + self._others
 
     def read(self, text: bytes, frames: list[Frame]) -> None:
@@ -434,7 +434,7 @@ class ChunkReader:
             if text:
                 frames.append(ToolCallDelta(block=running.block, arguments=text))
         if not call.will_continue:
-            # No `args` at all are none, unless they came in pieces.
+            # Without `args` the call has no arguments, unless they came in pieces.
             is_empty = is_new and not call.partial_args
             none = NO_ARGUMENTS if is_empty else NOTHING
             self._end_call(running, frames, args=none if is_null(call.args) else call.args)

@@ -193,8 +193,8 @@ class PartialArguments:
         self._path_text = ""
         self._path: Path = ()  # of the value written last
         self._string_open = False
-        self._string_path: str | None = None  # of the string at hand, as long as nearly all pieces are more of it
-        self._continues = False  # the provider said that more of the value at hand follows
+        self._string_path: str | None = None  # of the current string, as long as nearly all pieces are more of it
+        self._continues = False  # the provider said that more of the current value follows
         self._announced: dict[Path, None] = {}  # the same of values that were left before it came
         self._seen: list[set[Key]] = [set()]  # keys used so far in each container that is open in the text
         self._values: list[tuple[Path, list[str], bool]] = []  # with the pieces of each
@@ -210,11 +210,11 @@ class PartialArguments:
         return value
 
     def is_in_string(self, path: str) -> bool:
-        """Whether a string for this path is more of the one at hand."""
+        """Whether a string for this path is more of the current one."""
         return self._string_path == path
 
     def add_strings(self, strings: list[str], *, continues: bool) -> list[str]:
-        """`add` for pieces of the string at hand; `continues` is what the last one says."""
+        """`add` for pieces of the current string; `continues` is what the last one says."""
         self._continues = continues
         # What `_escaped` does, without a call for each: this is where long arguments come by.
         values = [
@@ -255,7 +255,7 @@ class PartialArguments:
         return written + '"' + value if is_string else written + value
 
     def _leave(self) -> None:
-        """Of the value that was at hand more may have been announced: it must come later then."""
+        """More of the current value may have been announced: it must come later then."""
         if self._continues:
             self._announced[self._values[-1][0]] = None
 

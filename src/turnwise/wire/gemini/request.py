@@ -3,9 +3,9 @@
 Order of the body: `systemInstruction`, `tools`, `contents`, then all that may change from step to step, so that a step's
 body begins with the bytes of the one before it (promise step:prefix-stable).
 
-Call ids: where the profile's `sends_call_ids` says that the endpoint takes them, each call and its result carry our id,
-whoever made it. The API pairs by any string (recorded: other clients' own `call_...` ids were answered with 200); what it
-refuses is a result whose id belongs to no call, and both come from the same history. Elsewhere no ids are sent, and calls
+Call ids: if the profile's `sends_call_ids` says that the endpoint takes them, each call and its result carry our id, wherever
+the call came from. The API pairs by any string (recorded: other clients' own `call_...` ids were answered with 200). It refuses
+only a result whose id belongs to no call, and both come from the same history. To other endpoints no ids are sent, and calls
 and results pair by name and order, which the sorting of results below keeps right.
 
 Opaque keys of this family on ToolSpec: `{"functionDeclaration": {...}}` holds further fields of a declaration (`behavior`,
@@ -301,7 +301,8 @@ def _encode_generation(request: Request, profile: Profile) -> Tree:
 
 
 def asks_for_thoughts(settings: Settings) -> bool:
-    """Whoever asks for reasoning wants to see it: the API leaves thoughts out unless `includeThoughts` is set."""
+    """Whether the settings ask for reasoning; then the user wants to see it. The API leaves thoughts out without
+    `includeThoughts`."""
     if settings.reasoning_tokens is not None:
         return settings.reasoning_tokens != 0
     return settings.reasoning_effort not in (None, "none")

@@ -425,6 +425,6 @@ class _Contents:
 
 
 def _known_of_call(part: Fields) -> frozenset[str]:
-    """The stand-in for a signature is none, and is written anew where it is needed."""
+    """The stand-in for a signature is not a signature; it is written again if it is needed."""
     is_stand_in = string_of(part, SIGNATURE) == NO_SIGNATURE
     return frozenset({"functionCall", SIGNATURE} if is_stand_in else {"functionCall"})

@@ -98,7 +98,7 @@ class GeminiStreamEncoder:
         self._citations: list[Citation] = []
         self._usage: Usage | None = None
         self._finished: Finished | None = None
-        self._open_call: str | None = None  # the block of the call that a piece without one goes on with
+        self._open_call: str | None = None  # the block of the call that a piece without a call continues
 
     def encode(self, frame: Frame) -> bytes:
         match frame:
@@ -216,7 +216,7 @@ class GeminiStreamEncoder:
 
 
 def is_sendable(call: ToolCall) -> bool:
-    """Gemini hands out objects: what is none cannot be sent."""
+    """Gemini hands out objects: anything else cannot be sent."""
     return call.free_form or is_json_object(call.arguments.strip())
 
 

@@ -29,7 +29,7 @@ from turnwise.wire.sse import LineTooLong, SseEvent, SseParser, check_event, too
 
 
 class UsualCall(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
-    """More of the call at hand."""
+    """More of the current call."""
 
     partial_args: list[PartialArg]
     will_continue: Literal[True]
@@ -217,11 +217,11 @@ class ArraySplitter:
     )
 
     def __init__(self, *, limits: Limits) -> None:
-        self._held: list[bytes] = []  # pieces of the object at hand
+        self._held: list[bytes] = []  # pieces of the current object
         self._held_bytes = 0
         self._gap: list[bytes] = []  # what stands between the elements and should not
         self._gap_bytes = 0
-        self._depth = 0  # brackets open inside the object at hand; 0: between objects
+        self._depth = 0  # brackets open inside the current object; 0: between objects
         self._in_string = False
         self._escaped = False  # the piece ended right after a backslash
         self._is_open_array = False

@@ -314,7 +314,7 @@ class ChunkReader:
         return finish is not None and bool(calls or (not self._called and (message.content or message.refusal)))
 
     def _restate(self, message: Delta, chunk: Chunk, frames: list[Frame]) -> None:
-        """Begin anew with a message that says again what was lost."""
+        """Begin again with a message that says again what was lost."""
         frames.append(Started(chunk.id or None, chunk.model or None))
         if self._told_usage is not None:
             frames.append(UsageReported(self._told_usage))

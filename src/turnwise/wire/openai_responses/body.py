@@ -1,5 +1,5 @@
-"""A whole response object, or an error object, as the frames that a stream of it would have given; and what can be read of one
-that is not clean JSON."""
+"""A whole response object, or an error object, as the frames that a stream of it would have given; and the readable part of an
+object that is not clean JSON."""
 
 import re
 from typing import NamedTuple, cast

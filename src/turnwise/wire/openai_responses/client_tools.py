@@ -125,7 +125,7 @@ def _name_of(name: str, namespace: str, found: Mapping[str, ClientTool], singles
 
 
 def _plain(tools: tuple[ToolSpec, ...], found: dict[str, ClientTool], singles: Set[str]) -> list[ToolSpec]:
-    """These as functions; what the client calls those that were none goes to `found`. `singles` have no namespace."""
+    """These as functions; the client's names of those that were not functions go to `found`. `singles` have no namespace."""
     plain: list[ToolSpec] = []
     for tool in tools:
         own = own_fields(tool.opaque)

@@ -270,8 +270,8 @@ class OpenResponse:
         return self.started is not None and id is not None and id != self.started and not self.is_over
 
     def may_come_late(self, fields: Fields, kind: str) -> bool:
-        """Whether an event that is no piece still means what it says behind events that belong behind it. A whole does not, if
-        nothing but its place tells its item, nor does the beginning of an item that has ended."""
+        """Whether an event that is not a piece still holds if it comes behind events that belong behind it. Two kinds do not: a
+        whole whose item shows only by its place, and the beginning of an item that has ended."""
         if kind == ADDED:
             return not self.items.is_final(object_at(fields, "item"))
         return kind not in WHOLES or self.items.announced.get(text_at(fields, "item_id")) is not None
@@ -443,7 +443,7 @@ class OpenResponse:
         frames.append(BlockEnded(block))
 
     def _keep_damaged(self, item: Item, content: int, part: Part, frames: list[Frame]) -> None:
-        """What a damaged event holds, as a piece: better than nothing for whoever reads it, and never complete."""
+        """The content of a damaged event, as a piece: better than nothing for a reader, and never complete."""
         match part:
             case Text(text=text):
                 self._add_piece(item, content, "response.output_text.delta", text, frames)

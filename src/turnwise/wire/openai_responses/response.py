@@ -206,7 +206,7 @@ Kind = Literal["message", "reasoning", "function_call", "custom_tool_call"]
 # An item that has these and no text is reasoning that the provider shows to nobody.
 ENCRYPTED = frozenset(("encrypted_content", "summary", "content"))
 
-# Ends at which a call without arguments is one that had none.
+# With these finish reasons, a call without arguments had none.
 ENDED_BY_ITSELF = frozenset({FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.PAUSE})
 
 

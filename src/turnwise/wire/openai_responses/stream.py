@@ -115,7 +115,7 @@ class Numbering:
             return Place.AGAIN
         self._tells = False
         self.next = None
-        # Another event with the number of the one before: whoever wrote it does not count events.
+        # Another event with the number of the one before: its writer does not count events.
         return Place.NEXT if number == expected - 1 else Place.ASTRAY
 
 
@@ -226,7 +226,7 @@ class FastDeltas:
         return 1
 
     def _take_first(self, value: bytes, frames: list[Frame], *, is_plain: bool) -> bool:
-        """A piece that may go elsewhere than the one before. False where it is none, or not the next event, and nothing was
+        """A piece that may go elsewhere than the one before. False if it is not a piece, or not the next event, and nothing was
         taken."""
         self._usual = None
         if len(value) > LONG_BYTES:
@@ -508,5 +508,5 @@ def _mark_of(value: bytes) -> bytes:
 
 
 def _may_be_piece(kind: str) -> bool:
-    """Whether an event of this type may hold a piece. Nobody knows it of a type that is damaged itself."""
+    """Whether an event of this type may hold a piece. If the type itself is damaged, it may."""
     return not kind or REPLACED in kind or kind in CONTENT or not kind.isprintable()
