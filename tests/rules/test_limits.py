@@ -65,6 +65,13 @@ amounts = st.builds(
 )
 
 
+def test_each_amount_is_added() -> None:
+    """Proves: of what two have spent no field is lost, one that was added later included."""
+    for name in Spent.__struct_fields__:
+        one, other = (msgspec.convert({name: amount}, Spent) for amount in (2, 3))
+        assert one + other == msgspec.convert({name: 5}, Spent), name
+
+
 @pytest.mark.promise("end:budget")
 @pytest.mark.parametrize(
     ("limit", "go", "answer", "reason"),
