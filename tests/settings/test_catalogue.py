@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from turnwise.errors import CallerError
-from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits, output_reserve, prompt_capacity
+from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits, output_reserve, prompt_capacity
 from turnwise.settings.catalogue import (
     Catalogue,
     LimitRow,

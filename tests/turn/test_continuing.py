@@ -7,7 +7,7 @@ from tables import each
 from turn.playing import CONFIG, Played, call, play, results_in, says, session_messages
 from turnwise.rules.answer_room import NOT_RUN_LAST_STEP
 from turnwise.rules.arguments import SEND_WHOLE
-from turnwise.rules.budget import ATE_ALL, ModelLimits
+from turnwise.rules.prompt_room import ATE_ALL, ModelLimits
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.endings import NOT_RUN_CONTINUING
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, TurnStarted

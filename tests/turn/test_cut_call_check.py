@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from thoroughness import examples
 from turn.playing import ASK, CONFIG, Played, call, play, results_in, says
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permissions import PermissionRule, Policy
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.tools.shell_judge import inspect_call
 from turnwise.turn.commands import Command, InspectCalls
 from turnwise.turn.config import ToolOffer

@@ -10,8 +10,8 @@ from thoroughness import examples
 from turn.playing import ASK, CONFIG, PATH, call, cut, done, results_in, says
 from turn.test_retrying import BUSY, RETRIES, STORY, asked, play, waited
 from turnwise.rules.arguments import LOST_CALL
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import MaxRequests
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import Fallback, TurnResult

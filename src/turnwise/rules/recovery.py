@@ -14,14 +14,6 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.answer_room import forbid_tools
-from turnwise.rules.budget import (
-    LOWER_EFFORT,
-    MIN_REASONING_TOKENS,
-    ModelLimits,
-    more_room_for_answer,
-    raised_limit,
-    within_ceiling,
-)
 from turnwise.rules.continuation import (
     Grown,
     NoGrowth,
@@ -31,6 +23,14 @@ from turnwise.rules.continuation import (
     ask_to_continue,
     hold_back,
     stitch,
+)
+from turnwise.rules.prompt_room import (
+    LOWER_EFFORT,
+    MIN_REASONING_TOKENS,
+    ModelLimits,
+    more_room_for_answer,
+    raised_limit,
+    within_ceiling,
 )
 from turnwise.rules.truncation import NO_CUT, Cut, find_cut
 from turnwise.vocab import (

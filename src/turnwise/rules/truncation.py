@@ -21,7 +21,7 @@ keys that happened to be whole, and its JSON is no beginning of what the model w
 
 import msgspec
 
-from turnwise.rules.budget import BYTES_A_TOKEN
+from turnwise.rules.prompt_room import BYTES_A_TOKEN
 from turnwise.rules.schema import decode_strictly, is_whole_json, schema_errors
 from turnwise.vocab import (
     NO_FINISH_REASON,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnwise.errors import CallerError
-from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
+from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits
 
 if TYPE_CHECKING:
     from turnwise.wire.profiles import Profile
