@@ -118,7 +118,7 @@ FIGURES = {
         f"request {ROUNDS[0]}, {ROUNDS[1]} or {ROUNDS[2]} at the latest",
         f"left alone for {loops.POLLS} rounds",
     ],
-    "scripts.md": [
+    "scripted-steps.md": [
         f"| `cpu_s` | {SCRIPTS.cpu_s:g} |",
         f"| `wall_s` | {SCRIPTS.wall_s:g} |",
         f"| `sleep_s` | {SCRIPTS.sleep_s:g} |",

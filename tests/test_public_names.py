@@ -131,7 +131,7 @@ def test_public_docstrings_read_easily() -> None:
     assert found == []
 
 
-PLAIN_PAGES = ("library", "reference", "crashes", "tools", "losses", "workers", "limits", "scripts")
+PLAIN_PAGES = ("library", "reference", "crashes", "tools", "losses", "workers", "limits", "scripted-steps")
 
 
 @pytest.mark.parametrize("page", ["README.md", *[f"docs/{name}.md" for name in PLAIN_PAGES]])

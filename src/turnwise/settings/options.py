@@ -288,7 +288,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Option(
             help="Let the model write small programs that make many tool calls in one request.",
             page="let the model write small programs that make many tool calls in one request "
-            "([programs](scripts.md)). For this run only",
+            "([programs](scripted-steps.md)). For this run only",
             sources=TERMINAL,
             python='`safety={"script": True}`, `safety={"script": False}`',
             flags=("--script/--no-script",),
