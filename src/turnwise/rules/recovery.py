@@ -2,7 +2,8 @@
 
 A response is taken in whole or not at all. So a cut one waits: requests for the rest continue its calls (one after the other)
 or its text, and what comes of it is one response like any other: the calls that were joined are complete, those that could not
-be are truncated and get the split notice (promises cut:continued, cut:split, cut:text-continued).
+be are truncated and get the split notice: `rules/arguments.py` puts it together, `rules/advice.py` has its words (promises
+cut:continued, cut:split, cut:text-continued).
 
 Nothing here knows of a turn, its limits or its tools: whoever asked for the response says in `Means` what may be done about it,
 sends the requests, and decides whether they are affordable.
