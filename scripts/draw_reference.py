@@ -15,12 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import is_typeddict
+from typing import get_args, is_typeddict
 
 import msgspec
 
 import turnwise
 import turnwise.testing
+from turnwise.rules.limits import Leaf
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference.md"
 LIBRARY, TESTING = "turnwise", "turnwise.testing"
@@ -57,7 +58,7 @@ TESTING_NAMES = (
 )
 """Every name of `turnwise.testing.__all__`, once."""
 
-_OF_LIMITS = frozenset("is_over output_left said enough share fault".split())
+_OF_LIMITS = frozenset("used is_over output_left said enough share fault".split())
 INSIDE: dict[str, frozenset[str]] = {
     "Budget": frozenset("most_of_a_run reserving is_held_above take_over check_journal".split()),
     "Agent": frozenset(
@@ -73,8 +74,7 @@ INSIDE: dict[str, frozenset[str]] = {
     "Recording": frozenset("is_recording needs_key send".split()),
     "ScriptedModel": frozenset({"send"}),
     "ScriptedTransport": frozenset({"send"}),
-    **dict.fromkeys(("MaxSteps", "MaxRequests", "MaxCost", "MaxWallTime", "MaxToolCalls"), _OF_LIMITS),
-    "MaxTokens": _OF_LIMITS | {"used"},
+    **dict.fromkeys([leaf.__name__ for leaf in get_args(Leaf)], _OF_LIMITS),
 }
 """Members that turnwise itself calls and a program does not need: they are not on the page."""
 
@@ -280,13 +280,21 @@ def classes(kind: type) -> Iterator[tuple[str, ast.ClassDef]]:
             yield found.module, found.node
 
 
+def fields_of(node: ast.ClassDef) -> Iterator[ast.AnnAssign]:
+    """What a value of the class is given: nothing private, and nothing that belongs to the class."""
+    for one in node.body:
+        is_own = isinstance(one, ast.AnnAssign) and not ast.unparse(one.annotation).startswith("ClassVar")
+        if is_own and ast.unparse(one.target)[0] != "_":
+            yield one
+
+
 def fields(kind: type) -> Iterator[tuple[str, str, str, str]]:
     """Each field's name, type, default (empty: none) and comment."""
     for module, node in classes(kind):
-        for one in node.body:
-            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.target.id[0] != "_":
-                default = "" if one.value is None else default_text(one.value, module)
-                yield one.target.id, type_text(one.annotation, module), default, comments_of(module).get(one.lineno, "")
+        for one in fields_of(node):
+            default = "" if one.value is None else default_text(one.value, module)
+            comment = comments_of(module).get(one.lineno, "")
+            yield ast.unparse(one.target), type_text(one.annotation, module), default, comment
 
 
 def struct_text(kind: type, *, called: str) -> str:
@@ -432,9 +440,8 @@ def annotations(value: object, *, called: str) -> Iterator[tuple[ast.AST, str]]:
         return
     shown = own_members(value).keys() - INSIDE.get(called, frozenset())
     for module, node in classes(value):
-        for one in node.body:
-            if isinstance(one, ast.AnnAssign) and ast.unparse(one.target)[0] != "_":
-                yield one.annotation, module
+        for one in fields_of(node):
+            yield one.annotation, module
         is_called = not issubclass(value, BaseException) and called not in MADE_BY_TURNWISE
         wanted = [*shown, "__init__"] if is_called else list(shown)
         yield from [(one, module) for name in sorted(wanted) for one in _of_functions(functions(node.body, name))]

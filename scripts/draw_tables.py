@@ -146,7 +146,22 @@ def providers() -> str:
             if one.cache != "unasked"
         ),
     )
+    lines += ["", *ADD_AN_ENDPOINT]
     return "\n".join(lines) + "\n"
+
+
+ADD_AN_ENDPOINT = """## Add an endpoint
+An endpoint that speaks one of the API families needs data and no code. All files are in `src/turnwise`.
+
+1. Add a row to `wire/profiles.toml`: its family, title, address, the variables of its key, and each quirk, with the page that
+   says it. A field that you leave out is as in the family's own API.
+2. Add its prices to `journal/price_plans.toml`: below `[tables]` the table of `genai-prices` that holds for it, or below
+   `[plans]` a row for each model. Without a price its cost is unknown.
+3. If the [first start](cli.md#the-first-start) shall suggest a model where its key is set, add one to
+   `settings/suggested_models.toml`. The model needs a row in `settings/model_limits.toml`.
+4. Draw this page (`python scripts/draw_tables.py`), run `pytest tests/wire/test_profiles.py tests/terminal/test_first_start.py`,
+   and ask the endpoint itself: `turnwise check NAME:MODEL` ([what it asks](check.md)).
+""".splitlines()
 
 
 CACHES: dict[CacheWay, tuple[str, str]] = {

@@ -5,7 +5,8 @@ Usage: python scripts/turn_digests.py --check | --write [--part PART] [--against
 The events of some thousand sessions lie in tests/turn/kept, with a digest for each command that the machine gave. `--check` gives
 the events to the machine of today. It exits with 1 where a digest differs and tests/turn/kept/allowed.toml does not list it, and
 says which session, which event and what the new command is; with `--against REV` also what the machine of that revision says.
-`--write` makes events and digests anew with the machine of today: the same bytes each time. Recordings are left out where their
+`--write` makes events and digests anew with the machine of today: the same bytes each time. It takes what the list says of these
+parts out of it. Recordings are left out where their
 folder is missing (TURNWISE_CORPUS, else ../shared/corpus): nothing but digests is kept of them.
 """
 
@@ -31,6 +32,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from turn.kept_corpus import played, recorded_in, stood_in  # noqa: E402
 from turn.kept_parts import (  # noqa: E402
+    ALLOWED,
     RECORDINGS,
     STAND_INS,
     Compared,
@@ -42,6 +44,7 @@ from turn.kept_parts import (  # noqa: E402
     outputs_of_session,
     part_names,
     part_of,
+    without_parts,
     write,
 )
 from turn.kept_sessions import FOLDER, Output, outputs_of, read_part  # noqa: E402
@@ -82,6 +85,9 @@ def write_all(parts: list[str], *, corpus: Path, given: argparse.Namespace) -> i
     with ProcessPoolExecutor(given.processes) as pool:
         for file in pool.map(partial(write, corpus=corpus, folder=given.folder), parts):
             print(f"{file.name}: {file.stat().st_size:,} bytes", flush=True)
+    if given.folder == FOLDER:
+        listed = ALLOWED.read_text(encoding="utf-8")
+        ALLOWED.write_text(without_parts(listed, parts=parts), encoding="utf-8")
     return 0
 
 

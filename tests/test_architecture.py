@@ -38,7 +38,7 @@ NODES = {
     "coding_agent": 17_500,
     "editors": 12_100,
     "endpoints": 11_200,
-    "gateway": 13_500,
+    "gateway": 13_400,
     "journal": 20_200,
     "lab": 40_800,
     "relay": 19_300,

@@ -16,7 +16,7 @@ import pytest
 
 from terminal.forking import ending_the_fork_server, start
 from turnwise.lab import Lab
-from turnwise.settings.catalogue import builtin_ends
+from turnwise.settings.catalogue import suggested_models
 from waits import HANG_S
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,7 +30,7 @@ PAGES = [
     ROOT / "examples" / "README.md",
 ]
 CODE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NAMED = f"openai:{builtin_ends().examples['openai'][0]}"  # the model of the examples
+NAMED = f"openai:{suggested_models()['openai'][0]}"  # the model of the examples
 # The script that stands in for the model of an example, by a word of the example.
 SCRIPTS = {
     "ask_user": "client-tool",

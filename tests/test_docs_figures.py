@@ -14,7 +14,7 @@ from turnwise.coding_agent.prompts import MAX_INPUT_BYTES
 from turnwise.coding_agent.repository import MAX_AGENTS_BYTES
 from turnwise.endpoints.bounded_connector import MAX_HEADS
 from turnwise.journal.prices import Prices
-from turnwise.rules import budget, loops, recovery
+from turnwise.rules import loops, prompt_room, recovery
 from turnwise.rules import reservations as subagents
 from turnwise.rules.pricing import Cost
 from turnwise.rules.retries import RetryPolicy
@@ -55,10 +55,10 @@ FIGURES = {
         f"at most {('none', 'one', 'two', 'three')[RetryPolicy().attempts - 1]} by default",
     ],
     "limits.md": [
-        f"leaves the answer {budget.MIN_ANSWER_TOKENS:,} tokens at least",
-        f"at most a {('', '', 'half', 'third')[budget.OUTPUT_SHARE]} of the window",
-        f"assumes a window of {budget.UNKNOWN_WINDOW_TOKENS:,} tokens",
-        f"names a limit only up to {budget.UNKNOWN_OUTPUT_TOKENS:,} tokens",
+        f"leaves the answer {prompt_room.MIN_ANSWER_TOKENS:,} tokens at least",
+        f"at most a {('', '', 'half', 'third')[prompt_room.OUTPUT_SHARE]} of the window",
+        f"assumes a window of {prompt_room.UNKNOWN_WINDOW_TOKENS:,} tokens",
+        f"names a limit only up to {prompt_room.UNKNOWN_OUTPUT_TOKENS:,} tokens",
         f"if the prompt has {lessons.UNSAID_TOKENS:,} tokens or more",
         f"(HTTP {', '.join(str(one) for one in sorted(lessons.UNSAID_STATUSES))})",
         f"{('', '', '', '', '', '', 'six')[lessons.MAX_CORRECTIONS]} times at most without an answer in between",
@@ -118,7 +118,7 @@ FIGURES = {
         f"request {ROUNDS[0]}, {ROUNDS[1]} or {ROUNDS[2]} at the latest",
         f"left alone for {loops.POLLS} rounds",
     ],
-    "scripts.md": [
+    "scripted-steps.md": [
         f"| `cpu_s` | {SCRIPTS.cpu_s:g} |",
         f"| `wall_s` | {SCRIPTS.wall_s:g} |",
         f"| `sleep_s` | {SCRIPTS.sleep_s:g} |",

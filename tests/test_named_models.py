@@ -1,4 +1,4 @@
-"""Models that README, pages, examples and help texts name live: each is in the table's `examples`, and none of these has an end
+"""Models that README, pages, examples and help texts name live: each is in `suggested_models.toml`, and none of these has an end
 (issue 41, "Models that die")."""
 
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.settings.catalogue import builtin_ends, find_end
+from turnwise.settings.catalogue import find_end, suggested_models
 from turnwise.wire.profiles import builtin_profiles
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,14 +59,15 @@ def is_example(name: str) -> bool:
     """It is one of the table's, or its beginning (`gpt-6*`, `openai:gpt-6`)."""
     return any(
         re.match(rf"{re.escape(name)}(?![a-z0-9])", one)
-        for models in builtin_ends().examples.values()
+        for models in suggested_models().values()
         for model in models
         for one in (model, model.rpartition("/")[2])
     )
 
 
 def test_each_model_that_is_named_is_in_the_table() -> None:
-    """When one ends: put another into `examples`, then `grep -rl OLD README.md docs examples src | xargs sed -i s/OLD/NEW/g`."""
+    """When one ends: put another into `suggested_models.toml`, then
+    `grep -rl OLD README.md docs examples src | xargs sed -i s/OLD/NEW/g`."""
     assert len(FILES) > 300
     assert [place for path in FILES for place in named(path)] == []
 
@@ -81,6 +82,6 @@ def test_one_that_ends_is_seen_wherever_it_stands(text: str) -> None:
 
 def test_no_example_has_an_end() -> None:
     """Each is in the provider's own spelling."""
-    for provider, models in builtin_ends().examples.items():
+    for provider, models in suggested_models().items():
         for model in models:
             assert find_end(model, profile=builtin_profiles()[provider]) is None, f"{provider}:{model} ends"

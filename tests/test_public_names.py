@@ -162,7 +162,7 @@ def test_docstrings_and_comments_are_found_with_their_lines() -> None:
     }
 
 
-PLAIN_PAGES = ("library", "reference", "crashes", "tools", "losses", "workers", "limits", "scripts")
+PLAIN_PAGES = ("library", "reference", "crashes", "tools", "losses", "workers", "limits", "scripted-steps")
 
 
 @pytest.mark.parametrize("page", ["README.md", *[f"docs/{name}.md" for name in PLAIN_PAGES]])

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     )
     from turnwise.journal.journal import Journal
     from turnwise.journal.prices import Prices, read_prices
-    from turnwise.rules.budget import ModelLimits
     from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
     from turnwise.rules.permissions import PermissionRule, Policy
+    from turnwise.rules.prompt_room import ModelLimits
     from turnwise.rules.retries import RetryPolicy
     from turnwise.running.approvals import Asking
     from turnwise.running.hooks import (
@@ -154,7 +154,7 @@ _ROOMS = {
     "turnwise.agent.tools": ("FunctionTool", "Toolset", "tool"),
     "turnwise.agent.toolsets": ("MethodsOf", "approved", "filtered", "prefixed"),
     "turnwise.agent.workspace": ("Workspace",),
-    "turnwise.rules.budget": ("ModelLimits",),
+    "turnwise.rules.prompt_room": ("ModelLimits",),
     "turnwise.rules.limits": ("MaxCost", "MaxRequests", "MaxSteps", "MaxTokens", "MaxToolCalls", "MaxWallTime"),
     "turnwise.rules.permissions": ("PermissionRule", "Policy"),
     "turnwise.rules.retries": ("RetryPolicy",),

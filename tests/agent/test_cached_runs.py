@@ -13,8 +13,8 @@ from thoroughness import spread
 from turnwise import Agent, Journal, MaxCost, Prices, RunResult, Settings, read_prices
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedStep
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.pricing import ZERO
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.running.watcher_events import RequestFinished, WatcherEvent
 from turnwise.testing import FakeClock

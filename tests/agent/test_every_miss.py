@@ -16,7 +16,7 @@ from turnwise.journal.ledger import LedgerEntry
 from turnwise.lab import Lab
 from turnwise.lab.provider import Received
 from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedStep
-from turnwise.rules.budget import ModelLimits
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.testing import FakeClock
 from turnwise.turn.commands import PrepareStep

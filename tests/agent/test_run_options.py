@@ -19,8 +19,8 @@ from turnwise.agent.run_options import TypedRunOptions
 from turnwise.errors import UnknownOption
 from turnwise.lab import Lab
 from turnwise.lab.script import parse_script
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.running.watcher_events import FrameSeen, WatcherEvent
 from turnwise.settings.options import OptionRow, rows
 from turnwise.vocab import Repair

@@ -20,7 +20,6 @@ from turnwise.agent.formatting import cost_said
 from turnwise.journal.ledger import LedgerEntry, ReceivedResponse, cost_of, ended_entry
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.prices import NO_PRICES, Prices, read_prices
-from turnwise.rules.budget import ModelLimits, PromptSize, measured, witnessed
 from turnwise.rules.limits import MaxCost, Spent
 from turnwise.rules.pricing import (
     Cost,
@@ -33,6 +32,7 @@ from turnwise.rules.pricing import (
     price_of,
     projected_usd,
 )
+from turnwise.rules.prompt_room import ModelLimits, PromptSize, measured, witnessed
 from turnwise.rules.provider_tool_costs import models_named, terms_asked
 from turnwise.testing import FakeClock
 from turnwise.turn.events import ResponseReceived

@@ -15,6 +15,7 @@ from turnwise.lab import Lab
 from turnwise.lab.provider import Received
 from turnwise.lab.script import Script, Writer
 from turnwise.lab.writer import file_text
+from turnwise.rules.advice import asks_for_pieces
 from turnwise.vocab import StopReason, Text, ToolResult, calls_of
 
 SIZE = 60_000  # 15,000 tokens
@@ -62,7 +63,7 @@ async def test_a_cut_that_is_hidden_three_ways_is_told_by_its_usage(
     result, received = await write(writer, family=family, stream=stream, folder=tmp_path)
     assert (tmp_path / "big.txt").read_bytes() == file_text(SIZE).encode()
     first = results_of(result)[0]
-    assert f"its limit of output tokens ({CAP:,} tokens)" in first and "smaller pieces" in first
+    assert f"its limit of output tokens ({CAP:,} tokens)" in first and asks_for_pieces(first)
     assert "parameters" not in first
     assert (result.complete, result.requests_by_purpose) == (True, {"step": len(received)})
     assert len(received) <= 2 + -(-SIZE // int(CAP * 4 * 0.6))

@@ -14,7 +14,7 @@ from flat_agents import flat_agent
 from thoroughness import spread
 from turn.wire_prefix import Wire, changes_between, check_prefixes, read_wire
 from turnwise.agent.tools import read_tools
-from turnwise.rules.budget import ModelLimits
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import RunnerMeans, StepPreparer
 from turnwise.running.tools import Tool

@@ -14,7 +14,19 @@ from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.lab import load_scripts
 from turnwise.lab.replies import tokens
 from turnwise.lab.strict import Rejected, check_room, error_body
-from turnwise.rules.budget import (
+from turnwise.rules.compaction import (
+    CannotShrink,
+    PromptFits,
+    Shorten,
+    Summarise,
+    apply_summary,
+    judge_summary,
+    plan,
+    resized,
+    weighed,
+)
+from turnwise.rules.history import unique_id
+from turnwise.rules.prompt_room import (
     ModelLimits,
     OutputBudget,
     PromptSize,
@@ -28,18 +40,6 @@ from turnwise.rules.budget import (
     split_output,
     with_budget,
 )
-from turnwise.rules.compaction import (
-    CannotShrink,
-    PromptFits,
-    Shorten,
-    Summarise,
-    apply_summary,
-    judge_summary,
-    plan,
-    resized,
-    weighed,
-)
-from turnwise.rules.history import unique_id
 from turnwise.rules.recovery import ate_all
 from turnwise.rules.truncation import find_cut
 from turnwise.vocab import (

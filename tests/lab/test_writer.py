@@ -14,6 +14,7 @@ from turnwise.lab.families.family import Conversation, Offered, SentMessage
 from turnwise.lab.replies import LabRequest, TokenRoom
 from turnwise.lab.script import Habit, Script, ScriptedCall, ScriptedFault, Writer
 from turnwise.lab.writer import file_text, intention, room_of, writer_reply
+from turnwise.rules.advice import in_pieces
 from turnwise.rules.truncation import Cut
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Reasoning, Text, ToolCall, calls_of, text_of
 
@@ -28,7 +29,7 @@ RAW = [
 OBJECTS = [("anthropic_messages", False), ("gemini", True), ("gemini", False)]
 Claim = Literal["true", "tool_calls", "stop", "none"]
 CLAIMS: tuple[Claim, ...] = ("true", "tool_calls", "stop", "none")
-TWO_PIECES = "Not run: cut off. Work in smaller pieces."
+TWO_PIECES = f"Not run: cut off. {in_pieces('that are shorter', how='one part now')}"
 
 
 def first_cut(asking: Asking) -> Cut:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from pairing import pairing_faults
 from thoroughness import examples
-from turnwise.rules.budget import PromptSize, measured, message_bytes
 from turnwise.rules.compaction import (
     BEGINNING_LEFT_OUT,
     LEFT_OUT,
@@ -28,6 +27,7 @@ from turnwise.rules.compaction import (
     users_that_stay,
     weighed,
 )
+from turnwise.rules.prompt_room import PromptSize, measured, message_bytes
 from turnwise.vocab import (
     FinishReason,
     Message,

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tables import each
 from thoroughness import examples
 from turnwise.rules.answer_room import EMPTY_AGAIN, SYNTHESIS
-from turnwise.rules.budget import message_bytes
 from turnwise.rules.limits import (
     ANSWER_WORDS_TOKENS,
     BYTES_A_TOKEN,
@@ -34,6 +33,7 @@ from turnwise.rules.limits import (
     stop_reason,
     wall_time_s,
 )
+from turnwise.rules.prompt_room import message_bytes
 from turnwise.vocab import Message, StopReason, Text, Usage
 
 ONE = Spent(steps=1, requests=1, input_tokens=100, output_tokens=10, elapsed_s=2.0, tool_calls=1)
@@ -63,6 +63,13 @@ amounts = st.builds(
     elapsed_s=st.floats(0, 30),
     tool_calls=st.integers(0, 10),
 )
+
+
+def test_each_amount_is_added() -> None:
+    """Proves: of what two have spent no field is lost, one that was added later included."""
+    for name in Spent.__struct_fields__:
+        one, other = (msgspec.convert({name: amount}, Spent) for amount in (2, 3))
+        assert one + other == msgspec.convert({name: 5}, Spent), name
 
 
 @pytest.mark.promise("end:budget")

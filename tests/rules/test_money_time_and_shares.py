@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from tables import each
-from turnwise.rules.budget import PromptSize, message_bytes
 from turnwise.rules.compaction import Variant, shorten_results, tail_start
 from turnwise.rules.limits import (
     ANSWER_TOKENS,
@@ -29,6 +28,7 @@ from turnwise.rules.limits import (
     is_over,
 )
 from turnwise.rules.pricing import ERRORS_UNSURE, Priced, PriceRow, TokenPrices, Unknown, price_of
+from turnwise.rules.prompt_room import PromptSize, message_bytes
 from turnwise.rules.provider_tool_costs import billed_apart, searches_asked
 from turnwise.rules.reservations import NOTHING_LEFT, share_of, shares_of
 from turnwise.rules.retries import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tables import each
-from turnwise.rules.budget import ModelLimits
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.recovery import (
     MAX_TEXT_CONTINUATIONS,
     Continuing,

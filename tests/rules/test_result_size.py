@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.rules.budget import part_bytes
 from turnwise.rules.compaction import (
     GONE,
     MIN_RESULT_BYTES,
@@ -16,6 +15,7 @@ from turnwise.rules.compaction import (
     result_limit,
     shorten_result,
 )
+from turnwise.rules.prompt_room import part_bytes
 from turnwise.rules.schema import fault_of_schema
 from turnwise.vocab import File, Text, ToolResult
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each
-from turnwise.rules.budget import ModelLimits, PromptSize, ToldLimits, corrected, read_told, recounted, refused
+from turnwise.rules.prompt_room import ModelLimits, PromptSize, ToldLimits, corrected, read_told, recounted, refused
 
 # Each as its provider words it; sources stand beside the patterns.
 MESSAGES = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from turnwise.errors import CallerError
-from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits, output_reserve, prompt_capacity
+from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits, output_reserve, prompt_capacity
 from turnwise.settings.catalogue import (
     Catalogue,
     LimitRow,
@@ -22,6 +22,7 @@ from turnwise.settings.catalogue import (
     limits_over,
     parse_catalogue,
     read_rows,
+    suggested_models,
 )
 from turnwise.vocab import Settings
 from turnwise.wire.profiles import builtin_profiles
@@ -214,7 +215,7 @@ def test_no_end_is_made_up(profile: str, model: str) -> None:
 def test_the_table_of_ends_holds_together() -> None:
     """Profiles that are, days that are, no replacement that ends itself, the page of each maker."""
     ends, profiles = builtin_ends(), builtin_profiles()
-    assert date.fromisoformat(ends.date) and set(ends.examples) <= set(profiles)
+    assert date.fromisoformat(ends.date) and set(suggested_models()) <= set(profiles)
     for maker in ends.makers.values():
         assert maker.page.startswith("https://") and set(maker.profiles) <= set(profiles)
         assert list(maker.ends) == sorted(maker.ends)

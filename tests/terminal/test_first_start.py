@@ -12,7 +12,7 @@ from turnwise.coding_agent.model_names import MOST_OF_A_SERVER, FoundEndpoints, 
 from turnwise.endpoints.local_servers import LocalServer, ServerAnswer, usual_servers
 from turnwise.journal.prices import Prices
 from turnwise.lab import Lab
-from turnwise.settings.catalogue import builtin_ends, find_limits
+from turnwise.settings.catalogue import find_limits, suggested_models
 from turnwise.terminal.first_start import ServerModels, greeting, listed_lines, no_model_line
 from turnwise.wire.model_lists import OfferedModel
 from turnwise.wire.profiles import builtin_profiles
@@ -92,7 +92,7 @@ def test_each_key_is_named_once_by_its_provider_and_never_shown() -> None:
 
 def test_what_is_suggested_is_known() -> None:
     """Each suggested model has limits and a price, and its provider takes a key at an address of its own."""
-    for name, (model, *_) in builtin_ends().examples.items():
+    for name, (model, *_) in suggested_models().items():
         profile = builtin_profiles()[name]
         assert profile.key_required and profile.base_url is not None and "{" not in profile.base_url
         assert find_limits(model, profile=name) is not None, model

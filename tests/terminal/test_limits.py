@@ -11,8 +11,8 @@ from turnwise.coding_agent.permissions import limits_of, model_limits_of, settin
 from turnwise.coding_agent.repository import settings_of_run
 from turnwise.lab import Lab
 from turnwise.lab.provider import Received
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Limit, MaxRequests, MaxTokens, MaxWallTime
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.settings.catalogue import LimitRow
 from turnwise.settings.options import rows_from
 from turnwise.settings.settings import CAPS, Layer, Merged, RunSettings, check_layer, is_table, read_layers

@@ -4,9 +4,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from turnwise.rules.answer_room import NEEDS_TOOLS_FOR_HISTORY
-from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
 from turnwise.rules.permissions import PermissionRule, Policy
+from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.turn.approvals import Approval
 from turnwise.turn.config import Fallback, HookPoint, ToolOffer, TurnConfig

@@ -19,7 +19,7 @@ from turnwise.endpoints.habits import Circuits
 from turnwise.journal.journal import Journal
 from turnwise.lab import Lab, builtin_scripts, load_scripts
 from turnwise.lab.script import Script
-from turnwise.rules.budget import ModelLimits
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import EndpointRecovery, RunnerMeans

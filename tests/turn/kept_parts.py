@@ -1,5 +1,6 @@
 """The parts of the kept sessions: what each is made of, how it is written, and how it is compared with the machine of today."""
 
+import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -187,6 +188,23 @@ def _compared_recordings(kept: dict[str, KeptSession], *, recorded: Iterable[Rec
 def allowed_differences(file: Path = ALLOWED) -> tuple[AllowedDifference, ...]:
     listed = tomllib.loads(file.read_text(encoding="utf-8")).get("difference", [])
     return msgspec.convert(listed, tuple[AllowedDifference, ...])
+
+
+def without_parts(text: str, *, parts: Iterable[str]) -> str:
+    """The list, as its file has it, without these parts: their digests were made anew, so nothing of them differs."""
+    made = frozenset(parts)
+    found = [text.partition("\n[[difference]]")[0].rstrip() + "\n"]
+    for one in msgspec.convert(tomllib.loads(text).get("difference", []), tuple[AllowedDifference, ...]):
+        if left := [key for key in one.sessions if part_of(key) not in made]:
+            sessions = "".join([f"    {_quoted(key)},\n" for key in left])
+            found.append(
+                f"\n[[difference]]\nsessions = [\n{sessions}]\nwhy = {_quoted(one.why)}\ntest = {_quoted(one.test)}\n"
+            )
+    return "".join(found)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def judge(

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from turn.drawn import OFFERS, SCHEMA, configs, limits, policies, starts
 from turn.playing import SCRIPT
-from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.limits import (
     AllOf,
     AnyOf,
@@ -22,6 +21,7 @@ from turnwise.rules.limits import (
     MaxWallTime,
 )
 from turnwise.rules.pricing import OwnCost, PriceRow, TokenPrices
+from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.config import Deadlines, ScriptLimits, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, SCRIPT, Played, call, cut, says
 from turn.test_lost_pieces import broken
-from turnwise.rules.budget import message_bytes, request_bytes
 from turnwise.rules.limits import (
     AllOf,
     AnyOf,
@@ -25,6 +24,7 @@ from turnwise.rules.limits import (
     wall_time_s,
 )
 from turnwise.rules.pricing import PriceRow, TokenPrices
+from turnwise.rules.prompt_room import message_bytes, request_bytes
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunScript, RunTools, SendRequest, Wait
 from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig, TurnResult

@@ -13,8 +13,8 @@ from turn.test_continuing import WRITE
 from turn.test_learned_room import OVERFLOW, SEARCH, messages_of
 from turn.test_room import ROOMY, failed
 from turnwise.rules.answer_room import SYNTHESIS
-from turnwise.rules.budget import ModelLimits, message_bytes
 from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, Spent
+from turnwise.rules.prompt_room import ModelLimits, message_bytes
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.events import RequestFailed, StepPrepared, WaitOver
 from turnwise.turn.limit_pace import NextRequest, Pacing

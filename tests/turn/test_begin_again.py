@@ -12,8 +12,8 @@ from turn.test_learned_room import PAIR, UNKNOWN, less_output, outputs, step
 from turn.test_pending_calls import PENDING, WORD, YES, handed_in
 from turn.test_room import ROOMY
 from turn.test_script_phase import SCRIPT, SCRIPTED, script
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import MaxWallTime
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import RunScript, RunTools, SendRequest
 from turnwise.turn.config import ToolOffer

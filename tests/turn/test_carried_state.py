@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from turn.playing import ASK, CONFIG, call, says, session_messages
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.compaction import GONE, SUMMARY_HEAD
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted

@@ -5,9 +5,10 @@ from msgspec.structs import replace
 
 from tables import each
 from turn.playing import CONFIG, Played, call, play, results_in, says, session_messages
+from turnwise.rules.advice import asks_for_pieces
 from turnwise.rules.answer_room import NOT_RUN_LAST_STEP
 from turnwise.rules.arguments import SEND_WHOLE
-from turnwise.rules.budget import ATE_ALL, ModelLimits
+from turnwise.rules.prompt_room import ATE_ALL, ModelLimits
 from turnwise.turn.config import ToolOffer
 from turnwise.turn.endings import NOT_RUN_CONTINUING
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, TurnStarted
@@ -114,7 +115,7 @@ def test_what_cannot_be_joined_leads_to_the_split_notice(reply: Response | Reque
     played = play([cut_by_limit(call("r"), cut_call("a")), reply, says("Done.")], config=ON)
     assert purposes(played) == ["step", "continue", "step"]
     assert [[plan.call.id for plan in ran] for ran in played.ran] == [["r"]]
-    assert "smaller pieces" in results_in(played.result.messages)["a"]
+    assert asks_for_pieces(results_in(played.result.messages)["a"])
     assert len(refused(played)) == 1
 
 
@@ -181,7 +182,7 @@ def test_a_continuation_that_adds_nothing_leaves_a_call_cut(reply: str, free_for
     end = prefix[-30:]
     played = play([cut_by_limit(made), says(reply.format(end=end)), says("Done.")], config=ON)
     assert (purposes(played), played.ran) == (["step", "continue", "step"], [])
-    assert "smaller pieces" in results_in(played.result.messages)["a"]
+    assert asks_for_pieces(results_in(played.result.messages)["a"])
     assert "continued_call" not in [repair.kind for repair in played.result.repairs]
 
 
@@ -226,7 +227,7 @@ def test_an_object_is_asked_for_once_more_where_the_model_can_give_more() -> Non
     for second in (cut, refusal):
         played = play([cut, second, says("Done.")], config=config)
         assert (purposes(played), played.ran) == (["step", "retry", "step"], [])
-        assert [text for text in results_in(played.result.messages).values() if "smaller pieces" in text]
+        assert [text for text in results_in(played.result.messages).values() if asks_for_pieces(text)]
 
 
 @pytest.mark.promise("cut:thinking-ate-all", "end:never-empty")

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, READ, call, cut, play, results_in, says
 from turnwise.rules.answer_room import EMPTY_AGAIN
-from turnwise.rules.budget import ATE_ALL
+from turnwise.rules.prompt_room import ATE_ALL
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunHooks, RunTools, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer
 from turnwise.turn.events import (

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from thoroughness import examples
 from turn.playing import ASK, CONFIG, Played, call, play, results_in, says
-from turnwise.rules.budget import ModelLimits
+from turnwise.rules.advice import asks_for_pieces
 from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permissions import PermissionRule, Policy
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.tools.shell_judge import inspect_call
 from turnwise.turn.commands import Command, InspectCalls
 from turnwise.turn.config import ToolOffer
@@ -83,7 +84,7 @@ def test_a_cut_call_that_the_rules_deny_is_not_bought(tool: str, prefix: str, po
     played = play([by_limit(cut("a", tool, prefix)), says("As you like.")], config=config, answer=inspected)
     assert purposes(played) == ["step", "step"] and played.ran == []
     words = results_in(played.result.messages)["a"]
-    assert words.startswith(f"Denied: `{tool}` was not run.") and "smaller pieces" not in words
+    assert words.startswith(f"Denied: `{tool}` was not run.") and not asks_for_pieces(words)
     assert replay(played.events)[-1] == played.turn.at_hand
 
 

@@ -12,9 +12,9 @@ from turn.playing import ASK, CONFIG, READ, Played, call, cut, done, play, resul
 from turn.test_last_request import against_window, steps
 from turn.test_verdicts import HELD, allow
 from turnwise.rules.answer_room import SYNTHESIS
-from turnwise.rules.budget import ModelLimits, message_bytes
 from turnwise.rules.limits import MaxCost, MaxRequests, MaxTokens, MaxWallTime, Spent
 from turnwise.rules.pricing import PriceRow, TokenPrices
+from turnwise.rules.prompt_room import ModelLimits, message_bytes
 from turnwise.rules.reservations import Place
 from turnwise.turn.commands import Command, RunHooks, RunTools, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer

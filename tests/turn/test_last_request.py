@@ -12,10 +12,10 @@ from tables import each
 from turn.playing import ASK, CONFIG, Played, call, play, results_in, says, session_messages
 from turn.test_output import TYPED
 from turnwise.rules.answer_room import QUOTED, fit_answer
-from turnwise.rules.budget import ModelLimits, message_bytes
 from turnwise.rules.compaction import LEFT_OUT, SUMMARY_HEAD
 from turnwise.rules.limits import Limit, MaxCost, MaxRequests, MaxTokens
 from turnwise.rules.pricing import PriceRow, TokenPrices
+from turnwise.rules.prompt_room import ModelLimits, message_bytes
 from turnwise.turn.commands import FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted

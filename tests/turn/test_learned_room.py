@@ -10,8 +10,8 @@ from tables import each
 from turn.playing import ASK, CONFIG, Played, call, done, play, says
 from turn.test_room import ROOMY, SMALL, failed
 from turnwise.rules.answer_room import GO_ON, SYNTHESIS
-from turnwise.rules.budget import ModelLimits, message_bytes
 from turnwise.rules.limits import MaxRequests
+from turnwise.rules.prompt_room import ModelLimits, message_bytes
 from turnwise.turn.commands import Command, RunTools, SendRequest
 from turnwise.turn.events import RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn

@@ -10,9 +10,9 @@ from turn.playing import CONFIG, READ, Played, call, cut, done, play, says
 from turn.test_carried_state import lines_of
 from turnwise.errors import CallerError
 from turnwise.rules.answer_room import SYNTHESIS
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.continuation import hold_back
 from turnwise.rules.limits import AllOf, Limit, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.turn.commands import Command, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted

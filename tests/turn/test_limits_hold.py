@@ -15,7 +15,6 @@ from thoroughness import examples
 from turn.limited_world import BY_REQUEST, BY_TOKEN, LIMITED, Move, Trouble, World, spent
 from turn.playing import Played
 from turn.test_output import OUTPUT
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import (
     ANSWER_WORDS_TOKENS,
     LEAST_ANSWER_TOKENS,
@@ -31,6 +30,7 @@ from turnwise.rules.limits import (
     counts_tool_calls,
     is_over,
 )
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.turn.config import TurnResult
 
 KINDS = ("reads", "program", "child", "busy", "empty", "cut text", "cut call", "lost", "pause")

@@ -9,9 +9,10 @@ from tables import each
 from thoroughness import examples
 from turn.playing import ASK, CONFIG, PATH, call, cut, done, results_in, says
 from turn.test_retrying import BUSY, RETRIES, STORY, asked, play, waited
+from turnwise.rules.advice import asks_for_pieces
 from turnwise.rules.arguments import LOST_CALL
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import MaxRequests
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import Fallback, TurnResult
@@ -155,7 +156,7 @@ def test_a_continuation_that_lost_a_piece_is_never_joined() -> None:
     assert ran(commands) == ["a"]
     commands, _, turn = play([first, lossy, lossy, says("Done.")])
     assert asked(commands) == [("step", None), ("continue", None), ("retry", "continue"), ("step", None)]
-    assert ran(commands) == [] and "smaller pieces" in results_in(ended(turn).messages)["a"]
+    assert ran(commands) == [] and asks_for_pieces(results_in(ended(turn).messages)["a"])
     text = says(STORY, finish=FinishReason.LENGTH)
     more = loses(STORY[40:] + ", and then the end.")
     commands, _, turn = play([text, more, more])

@@ -11,8 +11,8 @@ from turn.test_asked_anew import OBJECT, PREPARED, RAISED, asked
 from turn.test_learned_room import messages_of
 from turn.test_room import ROOMY
 from turnwise.rules.answer_room import EMPTY_AGAIN, SYNTHESIS
-from turnwise.rules.budget import ModelLimits, message_bytes
 from turnwise.rules.limits import MaxRequests, MaxTokens
+from turnwise.rules.prompt_room import ModelLimits, message_bytes
 from turnwise.turn.endings import why_failed
 from turnwise.turn.events import RequestFailed
 from turnwise.vocab import (

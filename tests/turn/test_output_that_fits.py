@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from tables import each
 from turn.playing import ASK, CONFIG, call, says
 from turn.test_room import failed
-from turnwise.rules.budget import ModelLimits, OutputBudget, split_output
 from turnwise.rules.limits import MaxRequests, MaxTokens
+from turnwise.rules.prompt_room import ModelLimits, OutputBudget, split_output
 from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted

@@ -8,8 +8,8 @@ from tables import each
 from turn.playing import play, says
 from turn.test_after_a_summary import TALK
 from turn.test_room import ROOMY
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Limit, MaxRequests, MaxTokens
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.vocab import Message, Settings, Text
 
 LARGE = replace(ROOMY, model_limits=ModelLimits(context_window_tokens=200_000, max_output_tokens=32_000))

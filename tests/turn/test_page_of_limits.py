@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from turn.playing import ASK, CONFIG, READ, call, done, play, says
 from turnwise.rules.answer_room import QUOTED, SYNTHESIS, fit_answer
-from turnwise.rules.budget import ModelLimits, message_bytes
 from turnwise.rules.limits import ANSWER_TOKENS, ANSWER_WORDS_TOKENS, LEAST_ANSWER_TOKENS, MaxCost, MaxTokens, Spent
 from turnwise.rules.pricing import PriceRow, TokenPrices
+from turnwise.rules.prompt_room import ModelLimits, message_bytes
 from turnwise.rules.reservations import NOTHING_LEFT, least_of, shares_of
 from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig, TurnResult

@@ -12,8 +12,8 @@ from turn.test_asked_anew import asked
 from turn.test_learned_room import OVERFLOW, PAIR, UNKNOWN
 from turn.test_room import LONG, ROOMY, failed, large
 from turnwise.rules.answer_room import NOT_RUN_LAST_STEP, SYNTHESIS
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.compaction import LEFT_OUT, SUMMARY_HEAD
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.turn.events import RequestFailed, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.turn.room import summarised

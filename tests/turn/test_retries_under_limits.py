@@ -13,8 +13,8 @@ from turn.playing import ASK, CONFIG, call, cut, done, play, says
 from turn.test_retrying import BUSY, waited
 from turn.test_retrying import play as play_timed
 from turn.test_room import ROOMY
-from turnwise.rules.budget import ModelLimits, message_bytes
 from turnwise.rules.limits import Limit, MaxRequests, MaxTokens, MaxToolCalls, MaxWallTime
+from turnwise.rules.prompt_room import ModelLimits, message_bytes
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import FinishTurn, RunTools, SendRequest, Wait
 from turnwise.turn.config import TurnResult

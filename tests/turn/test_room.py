@@ -8,10 +8,10 @@ import pytest
 
 from tables import each
 from turn.playing import ASK, CONFIG, Played, call, play, says, session_messages
-from turnwise.rules.budget import ModelLimits, message_bytes, output_reserve, prompt_capacity, window_of
 from turnwise.rules.compaction import LEFT_OUT, MORE_FOLLOWS, SUMMARY_HEAD
 from turnwise.rules.limits import MaxCost, MaxRequests, MaxTokens, most_usd
 from turnwise.rules.pricing import PriceRow, TokenPrices
+from turnwise.rules.prompt_room import ModelLimits, message_bytes, output_reserve, prompt_capacity, window_of
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted

@@ -15,9 +15,9 @@ from turn.test_learned_room import SEARCH
 from turn.test_room import ROOMY
 from turn.test_script_phase import SCRIPTED, script
 from turnwise.rules.answer_room import EMPTY_AGAIN, GO_ON, SYNTHESIS
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.continuation import hold_back
 from turnwise.rules.limits import MaxRequests, MaxWallTime
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.turn.commands import FinishTurn, RunScript, RunTools, SendRequest
 from turnwise.turn.config import Fallback
 from turnwise.turn.events import (

@@ -16,6 +16,7 @@ from stand_ins import are_stand_ins
 from turn.kept_drawing import WAYS, draw_session
 from turn.kept_lab import lab_sessions, scripts_of_lab
 from turn.kept_parts import (
+    ALLOWED,
     DRAWN,
     IN_A_PART,
     RECORDINGS,
@@ -31,6 +32,7 @@ from turn.kept_parts import (
     outputs_of_session,
     part_names,
     part_of,
+    without_parts,
 )
 from turn.kept_sessions import FOLDER as KEPT
 from turn.kept_sessions import WIDTH, KeptSession, form_of, parts_in, read_part, write_part
@@ -178,6 +180,19 @@ def test_a_listed_difference_is_allowed_and_one_that_is_gone_fails() -> None:
         [elsewhere],
         [differs.key],
     )
+
+
+def test_parts_that_were_written_anew_leave_the_list() -> None:
+    """Proves: the list loses these parts and nothing else, and a difference of which no session is left."""
+    head = "# about\n# [[difference]]\n"
+    first = '\n[[difference]]\nsessions = [\n    "drawn 17 work: x",\n    "drawn 300 any: x",\n]\nwhy = "`a\\"b`"\ntest = "a"\n'
+    second = '\n[[difference]]\nsessions = [\n    "world 5: x",\n]\nwhy = "c"\ntest = "c"\n'
+    listed = f"{head}{first}{second}"
+    assert without_parts(listed, parts=()) == listed == without_parts(listed, parts=["lab"])
+    assert without_parts(listed, parts=["drawn-00", "worlds"]) == head + first.replace('    "drawn 17 work: x",\n', "")
+    assert without_parts(listed, parts=part_names()) == head
+    kept = ALLOWED.read_text(encoding="utf-8")
+    assert without_parts(kept, parts=()) == kept
 
 
 def test_each_allowed_difference_has_a_reason_and_a_test_that_exists() -> None:

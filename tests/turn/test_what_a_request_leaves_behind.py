@@ -11,8 +11,8 @@ from turn.test_learned_room import ODD, UNKNOWN
 from turn.test_room import ROOMY, failed
 from turn.test_script_phase import SCRIPTED, program, script
 from turnwise.rules.answer_room import SYNTHESIS
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import MaxRequests, MaxSteps
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import Command, RunScript
 from turnwise.turn.endings import WHY_INCOMPLETE, why_failed

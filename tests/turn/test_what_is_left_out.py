@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from tables import each
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.history import NOTHING_STALE
 from turnwise.rules.limits import Spent
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn import approvals, commands, config, events
 from turnwise.turn.approvals import Approval, AskOrigin, OneAsk

@@ -14,9 +14,9 @@ from turn.test_learned_room import ODD, OVERFLOW, UNKNOWN, messages_of
 from turn.test_pending_calls import WORD, handed_in
 from turn.test_room import ROOMY, failed
 from turnwise.errors import TurnwiseBug
-from turnwise.rules.budget import ModelLimits, message_bytes, prompt_capacity
 from turnwise.rules.limits import MaxCost, MaxRequests
 from turnwise.rules.pricing import PriceRow, TokenPrices
+from turnwise.rules.prompt_room import ModelLimits, message_bytes, prompt_capacity
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import Fallback

@@ -5,7 +5,7 @@ import pytest
 
 from tables import each
 from turnwise.assembly.response_reading import ResponseReader
-from turnwise.rules.budget import ToldLimits, read_told
+from turnwise.rules.prompt_room import ToldLimits, read_told
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.family import MODULES, family
 from turnwise.wire.profiles import FamilyName, Profile

@@ -16,8 +16,8 @@ from turnwise.endpoints.transport import Transport
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
 from turnwise.journal.prices import Prices
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.permissions import Policy
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.recovery import Recover
 from turnwise.rules.retries import RetryPolicy
 from turnwise.running.approvals import Approver

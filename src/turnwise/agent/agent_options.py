@@ -17,9 +17,9 @@ from turnwise.agent.tools import FunctionTool
 from turnwise.errors import CallerError, UnknownOption
 from turnwise.journal.journal import Journal
 from turnwise.journal.prices import Prices
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import Limit, MaxSteps, leaves_of
 from turnwise.rules.permissions import PermissionRule, Policy
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.running.hooks import Hook
 from turnwise.running.tools import Tool

@@ -24,7 +24,7 @@ from turnwise.endpoints.local_servers import (
     local_servers,
 )
 from turnwise.errors import CallerError, MissingKey, ProviderFault
-from turnwise.settings.catalogue import builtin_catalogue, builtin_ends
+from turnwise.settings.catalogue import builtin_catalogue, suggested_models
 from turnwise.settings.settings import RunSettings
 from turnwise.wire.model_lists import OfferedModel
 from turnwise.wire.profiles import Profile, builtin_profiles
@@ -54,7 +54,7 @@ class FoundEndpoints(msgspec.Struct, frozen=True, kw_only=True):
     def options(self) -> tuple[str, ...]:
         """Models to choose from: the suggested one of each provider whose key is there, then those of the servers."""
         names = {key.profile.name for key in self.keys}
-        suggested = [f"{name}:{models[0]}" for name, models in builtin_ends().examples.items() if name in names]
+        suggested = [f"{name}:{models[0]}" for name, models in suggested_models().items() if name in names]
         served = [
             f"{answer.server.profile.name}:{name}"
             for answer in self.servers

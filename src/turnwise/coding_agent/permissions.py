@@ -11,12 +11,12 @@ from pathlib import Path
 from turnwise.agent.models import read_model
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import AnyOf, Limit
 from turnwise.rules.names import mcp_rule
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permission_paths import escape_pattern
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import find_limits, limits_over
 from turnwise.settings.options import RunSettings, beside, limits_in, settings_in, settings_over

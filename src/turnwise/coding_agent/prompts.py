@@ -15,9 +15,9 @@ import msgspec
 
 from turnwise.coding_agent.text import clean_line
 from turnwise.errors import CallerError, ToolFault
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.limits import BYTES_A_TOKEN
 from turnwise.rules.permissions import Policy, judge_permission
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.running.grants import Inspector
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.read_tool import ReadArguments, left_out, read

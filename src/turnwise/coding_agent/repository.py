@@ -20,14 +20,13 @@ from turnwise.base.processes import run_group
 from turnwise.base.unasked_files import LeftOut, read_unasked
 from turnwise.coding_agent.text import visible_line
 from turnwise.errors import CallerError
-from turnwise.journal.journal import journal_path
 from turnwise.journal.prices import KEY as PRICES
 from turnwise.rules.permission_paths import is_inside
 from turnwise.settings.endpoint_rows import ENDPOINTS, endpoint_rows
 from turnwise.settings.options import RunSettings, kept_by
 from turnwise.settings.permission_files import KEY as PERMISSIONS
 from turnwise.settings.settings import KEY as SESSIONS
-from turnwise.settings.settings import Layer, Merged, SourceSettings, check_layer, merge, user_folder
+from turnwise.settings.settings import Layer, Merged, SourceSettings, check_layer, merge, state_folder, user_folder
 from turnwise.turn.config import TurnConfig
 from turnwise.vocab.file_names import given_name, shown_name
 
@@ -334,7 +333,7 @@ def foreign_folder(given: str, *, name: str, env: Mapping[str, str], below: Path
         raise CallerError(f"{said}: it is no folder")
     if folder == Path(folder.anchor):
         raise CallerError(f"`{name}` is the root of the file system: open a folder of your own")
-    for own in (journal_path(env).parent, user_folder(env)):
+    for own in (state_folder(env), user_folder(env)):
         if is_inside(str(folder), folder=os.path.realpath(own)):
             raise CallerError(f"{said}, where turnwise keeps its own files: open a folder of your own")
     return folder

@@ -47,14 +47,14 @@ from turnwise.coding_agent.run_servers import NO_SERVERS, RunServers
 from turnwise.coding_agent.text import clean_line
 from turnwise.coding_agent.turn_notes import FolderInstructions, opening_of
 from turnwise.errors import CallerError
-from turnwise.journal.journal import Journal, Session, journal_path
+from turnwise.journal.journal import Journal, Session
 from turnwise.journal.prices import Prices, prices_of_layers
 from turnwise.rules.limits import Limit, MaxSteps
 from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.running.grants import Inspector
 from turnwise.running.hooks import Hook
 from turnwise.running.tools import Tool
-from turnwise.settings.settings import Layer, RunSettings, read_layers
+from turnwise.settings.settings import Layer, RunSettings, read_layers, state_folder
 from turnwise.telemetry.telemetry import telemetry_of
 from turnwise.tools.sandbox import find_sandbox
 from turnwise.tools.workspace import workspace_tools
@@ -167,7 +167,7 @@ def furnish(
     began = _began_with(agents_md, last=last) if is_read else None
     system = instructions(given["system"], agents_md=began) if left is None else instructions_in(left)
     store = changes_folder(folder, env=os.environ)
-    kept = journal_path(os.environ).parent / "agents_md" / f"{store.name}.json"  # what is known of its AGENTS.md
+    kept = state_folder(os.environ) / "agents_md" / f"{store.name}.json"  # what is known of its AGENTS.md
     finished = recovered_changes(store)
     changes = FileChanges(store)
     workspace = WorkspacePaths(folder, changes=changes)
@@ -386,7 +386,7 @@ def inspected(tool: Tool) -> Tool:
 
 def changes_folder(folder: Path, *, env: Mapping[str, str]) -> Path:
     """Where the old contents of a folder's files are kept, so that changes can be taken back, and finished after a kill."""
-    return journal_path(env).parent / "changes" / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    return state_folder(env) / "changes" / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
 
 
 def recovered_changes(store: Path) -> tuple[str, ...]:

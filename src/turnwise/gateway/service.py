@@ -81,7 +81,7 @@ from turnwise.relay.token_counting import (
     write_count,
 )
 from turnwise.relay.translation import translate
-from turnwise.rules.budget import UNKNOWN_LIMITS
+from turnwise.rules.prompt_room import UNKNOWN_LIMITS
 from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import find_end, find_limits
 from turnwise.turn.config import Deadlines

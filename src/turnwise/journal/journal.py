@@ -67,6 +67,7 @@ from turnwise.journal.session_rows import (
 from turnwise.journal.stores import JournalConnection, JournalStore, T, Values, beside
 from turnwise.journal.turn_writer import TurnJournal
 from turnwise.settings.options import Durability, check_durability
+from turnwise.settings.settings import state_folder
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.turn.machine import SessionFold, SessionSoFar
 from turnwise.vocab import StopReason
@@ -97,12 +98,8 @@ class WrittenRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def journal_path(env: Mapping[str, str]) -> Path:
-    """TURNWISE_STATE_DIR, else `turnwise` in XDG_STATE_HOME, else in ~/.local/state (XDG Base Directory Specification)."""
-    if own := env.get("TURNWISE_STATE_DIR"):
-        return Path(own).expanduser() / "journal.db"
-    base = env.get("XDG_STATE_HOME")
-    folder = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
-    return folder / "turnwise" / "journal.db"
+    """The user's journal, whether it is there or not."""
+    return state_folder(env) / "journal.db"
 
 
 def _opened(path: Path | str | None, *, durability: Durability) -> JournalStore:

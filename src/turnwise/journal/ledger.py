@@ -12,7 +12,6 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.rules.budget import message_bytes
 from turnwise.rules.pricing import (
     CacheCounts,
     Cost,
@@ -29,6 +28,7 @@ from turnwise.rules.pricing import (
     unread_tokens,
     unread_usd,
 )
+from turnwise.rules.prompt_room import message_bytes
 from turnwise.rules.provider_tool_costs import billed_apart
 from turnwise.turn.commands import Purpose, SendRequest
 from turnwise.vocab import Fault, FinishReason, Request, Response, ToolCall, Untold, Usage, messages_in_common

@@ -27,6 +27,7 @@ from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
 from turnwise.lab.replies import BYTES_A_TOKEN, LabReply, LabRequest, TokenRoom, filled, signed, tokens
 from turnwise.lab.script import Habit, Writer
 from turnwise.lab.strict import asked_output
+from turnwise.rules.advice import asks_for_pieces
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
 
 # How the scripted writer misbehaves while it continues its own text.
@@ -149,7 +150,6 @@ HUNK_CHARACTERS = 1500
 NOT_DONE = "Not run"
 DENIED = "Denied: "
 BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
-SPLIT_WORDS = "smaller pieces"
 CLAIMS = {
     "true": FinishReason.LENGTH,
     "tool_calls": FinishReason.TOOL_CALLS,
@@ -395,7 +395,7 @@ def plan(
     if denied := [call.name for call, result in answered(said) if result.startswith(DENIED)]:
         return (), f"I may not use `{denied[0]}`, so nothing more is written."
     done = [(call, table(parse(call.arguments))) for call, result in answered(said) if NOT_DONE not in result]
-    pieces = "insists" not in writer.habits and any(SPLIT_WORDS in result for _, result in answered(said))
+    pieces = "insists" not in writer.habits and any(asks_for_pieces(result) for _, result in answered(said))
     if writer.writes == "patch":
         calls = plan_patch(writer, done=done, limit_tokens=limit_tokens if pieces else None)
     elif writer.writes == "patch-text":

@@ -21,8 +21,8 @@ from turnwise.relay.dialects import Rewrite, rewritten
 from turnwise.relay.edits import continued_call, honest, is_unfinished, too_short, within_cap
 from turnwise.relay.event_reader import EventReader
 from turnwise.relay.stops import StopCutter, VisibleText, cut_at_stop
-from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.history import PRINT_BYTES
+from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.recovery import (
     Continuing,
     Means,

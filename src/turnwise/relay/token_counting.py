@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from turnwise.relay.client_request import ClientRequest, RequestRefused, decode, read_body, refuse_stored
 from turnwise.relay.terms import RouteTerms
 from turnwise.relay.translation import translate
-from turnwise.rules.budget import message_bytes, request_bytes, tokens_in
+from turnwise.rules.prompt_room import message_bytes, request_bytes, tokens_in
 from turnwise.vocab import Fault, Repair, Request
 from turnwise.wire.family import BadRequest, HttpCall
 from turnwise.wire.json_fields import UNREADABLE, Fields, encode, read_fields, write_object

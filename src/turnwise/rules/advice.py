@@ -1,4 +1,4 @@
-"""What results say to the model only: what to do next. It stands here once, so that people who read along are spared it."""
+"""What results say to the model only: what to do next. People who read along are spared it (`for_people`)."""
 
 import re
 
@@ -36,6 +36,11 @@ _NOT_FOR_PEOPLE = re.compile(
 def in_pieces(size: str, *, how: str) -> str:
     """`size`: what each of the calls is to be like; `how` an example."""
     return f"{_PIECES}{size}, for example {how}{_PIECES_END}"
+
+
+def asks_for_pieces(result: str) -> bool:
+    """Whether a result says what `in_pieces` says."""
+    return _PIECES in result
 
 
 def allowed_by(how: str) -> str:

@@ -10,7 +10,6 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.rules.budget import message_bytes
 from turnwise.rules.compaction import (
     LEFT_OUT,
     LONG_USER_PERCENT,
@@ -25,6 +24,7 @@ from turnwise.rules.compaction import (
     shorten_users,
     users_that_stay,
 )
+from turnwise.rules.prompt_room import message_bytes
 from turnwise.rules.schema import shorten
 from turnwise.vocab import File, Message, StopReason, Text, ToolChoice, ToolResult, ToolSpec, calls_of
 from turnwise.vocab.hidden_characters import says_something

@@ -12,7 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from turnwise.rules.budget import BYTES_A_TOKEN, PART_BYTES, PromptSize, message_bytes, part_bytes, shrunk, tokens_in
+from turnwise.rules.prompt_room import (
+    BYTES_A_TOKEN,
+    PART_BYTES,
+    PromptSize,
+    message_bytes,
+    part_bytes,
+    shrunk,
+    tokens_in,
+)
 from turnwise.rules.schema import decode_strictly
 from turnwise.vocab import File, FinishReason, Message, Text, ToolResult, ToolSpec, new_tools_in, tells_instructions
 from turnwise.vocab.hidden_characters import says_something

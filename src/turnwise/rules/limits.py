@@ -8,7 +8,7 @@ as data, and so is the time; a limit is as exact as they are.
 from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from math import inf, nextafter
-from typing import ClassVar, Literal, TypeVar, cast, get_args
+from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -35,6 +35,9 @@ ANSWER_S = 10.0
 BYTES_A_TOKEN = 3
 
 Pace = Literal["go", "answer", "stop"]
+# Which part of what is known of a run says what a limit counts: all of it knows the requests, and a ledger may not know the
+# cost or the tokens of one. Steps, calls and time are known of the turn alone.
+ToldBy = Literal["requests", "tokens", "cost", "turn"]
 Found = TypeVar("Found")
 Amount = TypeVar("Amount", int, float)
 
@@ -85,7 +88,10 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def request(self) -> Spent:
         """The step's request alone, without what its calls take."""
-        return replace(self.step, elapsed_s=self.answer.elapsed_s, tool_calls=0)
+        step = self.step
+        return replace(
+            self.answer, input_tokens=step.input_tokens, output_tokens=step.output_tokens, cost_usd=step.cost_usd
+        )
 
 
 class PlannedRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +136,11 @@ def _both(self: "Limit", other: "Limit") -> "AllOf":
     return AllOf((*_members(self, of=AllOf), *_members(other, of=AllOf)))
 
 
+def _is_over(self: "Leaf", spent: Spent) -> bool:
+    """Whether `spent` exceeds the limit. Once true, it stays true."""
+    return self.used(spent) > amount_in(self)
+
+
 def _none_if_over(self: "Leaf", spent: Spent, *, coming: PlannedRequest) -> int | None:
     """The tokens that the next response may hold: None (this limit counts something else), or 0 once it is exceeded."""
     return 0 if self.is_over(spent) else None
@@ -144,13 +155,23 @@ def _allows_nothing(limit: "Leaf", amount: float | Decimal) -> str | None:
     return None if amount > 0 else f"`{limit}` allows nothing at all"
 
 
-# The leaves. Each says
-# - `is_over`: how it counts, and whether more was spent than it allows. Once true it stays true, however much more is spent.
+# The leaves. The first field of each is its amount. Each says
+# - `used`: what of that which was spent counts towards it. It never gets less, however much more is spent.
+# - `is_over`: whether that is more than it allows.
 # - `output_left`: the tokens that the coming response may hold; None: it does not bound them. Never below 0.
 # - `reason` and `said`: why the turn ended, as a word and for an answer of ours: the limit, and what of it was spent.
+# - `told_by`: what of a run has to be known, so that a budget need not count all that the run had reserved of it.
 # - `enough`: the amount that would have allowed `wanted`, where that says more than the limit; None: nothing to say.
 # - `share`: what each child gets of what is left.
 # - `fault`: why no turn can go by it; None if one can.
+#
+# A new limit has four places:
+# - here: its leaf, which stands in `Leaf`, too. What it counts is a field of `Spent`, also in `Spent.__add__`.
+# - `turn/turn_spending.py`: where it is counted. A limit that counts what an event tells is counted in `Spending.see`. What one
+#   step can spend of it stands in `forecast`, below. What can go past that must be capped where it is counted, or the model gets
+#   no request for its answer.
+# - `settings/options.py`: its row, for the command line, files, `turnwise submit` and MCP clients.
+# - `turnwise/__init__.py`: its public name.
 
 
 class MaxSteps(msgspec.Struct, frozen=True, tag="max_steps"):
@@ -162,14 +183,16 @@ class MaxSteps(msgspec.Struct, frozen=True, tag="max_steps"):
 
     steps: int
     reason: ClassVar = StopReason.STEP_LIMIT
+    told_by: ClassVar[ToldBy] = "turn"
     __or__ = _either
     __and__ = _both
+    is_over = _is_over
     output_left = _none_if_over
     enough = _unsaid
 
-    def is_over(self, spent: Spent) -> bool:
-        """Whether `spent` exceeds the limit. Once true, it stays true."""
-        return spent.steps > self.steps
+    def used(self, spent: Spent) -> int:
+        """What of `spent` counts towards the limit."""
+        return spent.steps
 
     def said(self, spent: Spent) -> str:
         """A sentence for people: the limit, and how much of it is spent."""
@@ -192,14 +215,16 @@ class MaxRequests(msgspec.Struct, frozen=True, tag="max_requests"):
 
     requests: int
     reason: ClassVar = StopReason.BUDGET
+    told_by: ClassVar[ToldBy] = "requests"
     __or__ = _either
     __and__ = _both
+    is_over = _is_over
     output_left = _none_if_over
     enough = _unsaid
 
-    def is_over(self, spent: Spent) -> bool:
-        """Whether `spent` exceeds the limit. Once true, it stays true."""
-        return spent.requests > self.requests
+    def used(self, spent: Spent) -> int:
+        """What of `spent` counts towards the limit."""
+        return spent.requests
 
     def said(self, spent: Spent) -> str:
         """A sentence for people: the limit, and how much of it is spent."""
@@ -225,15 +250,13 @@ class MaxTokens(msgspec.Struct, frozen=True, tag="max_tokens", omit_defaults=Tru
     tokens: int
     counts: Literal["all", "input", "output"] = "all"
     reason: ClassVar = StopReason.BUDGET
+    told_by: ClassVar[ToldBy] = "tokens"
     __or__ = _either
     __and__ = _both
-
-    def is_over(self, spent: Spent) -> bool:
-        """Whether `spent` exceeds the limit. Once true, it stays true."""
-        return self.used(spent) > self.tokens
+    is_over = _is_over
 
     def used(self, spent: Spent) -> int:
-        """The tokens of the counted kind in `spent`."""
+        """What of `spent` counts towards the limit: the tokens of the chosen kind."""
         match self.counts:
             case "all":
                 return spent.input_tokens + spent.output_tokens
@@ -292,14 +315,16 @@ class MaxWallTime(msgspec.Struct, frozen=True, tag="max_wall_time"):
 
     seconds: float
     reason: ClassVar = StopReason.TIME_LIMIT
+    told_by: ClassVar[ToldBy] = "turn"
     __or__ = _either
     __and__ = _both
+    is_over = _is_over
     output_left = _none_if_over
     enough = _unsaid
 
-    def is_over(self, spent: Spent) -> bool:
-        """Whether `spent` exceeds the limit. Once true, it stays true."""
-        return spent.elapsed_s > self.seconds
+    def used(self, spent: Spent) -> float:
+        """What of `spent` counts towards the limit."""
+        return spent.elapsed_s
 
     def said(self, spent: Spent) -> str:
         """A sentence for people: the limit, and how much of it is spent."""
@@ -325,8 +350,10 @@ class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
 
     usd: Decimal
     reason: ClassVar = StopReason.BUDGET
+    told_by: ClassVar[ToldBy] = "cost"
     __or__ = _either
     __and__ = _both
+    is_over = _is_over
 
     def __post_init__(self) -> None:
         given = cast("object", self.usd)
@@ -346,9 +373,9 @@ class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
             )
         msgspec.structs.force_setattr(self, "usd", amount)
 
-    def is_over(self, spent: Spent) -> bool:
-        """Whether `spent` exceeds the limit. Once true, it stays true."""
-        return spent.cost_usd > self.usd
+    def used(self, spent: Spent) -> Decimal:
+        """What of `spent` counts towards the limit."""
+        return spent.cost_usd
 
     def output_left(self, spent: Spent, *, coming: PlannedRequest) -> int | None:
         """The tokens that the next response may hold, from the price of output; never below 0. None: no price bounds
@@ -397,14 +424,16 @@ class MaxToolCalls(msgspec.Struct, frozen=True, tag="max_tool_calls"):
 
     calls: int
     reason: ClassVar = StopReason.BUDGET
+    told_by: ClassVar[ToldBy] = "turn"
     __or__ = _either
     __and__ = _both
+    is_over = _is_over
     output_left = _none_if_over
     enough = _unsaid
 
-    def is_over(self, spent: Spent) -> bool:
-        """Whether `spent` exceeds the limit. Once true, it stays true."""
-        return spent.tool_calls > self.calls
+    def used(self, spent: Spent) -> int:
+        """What of `spent` counts towards the limit."""
+        return spent.tool_calls
 
     def said(self, spent: Spent) -> str:
         """A sentence for people: the limit, and how much of it is spent."""
@@ -510,6 +539,11 @@ def binding(limit: Limit, *, spent: Spent, forecast: Forecast) -> Leaf | None:
         either=first,
         both=lambda found: None if None in found else first(found),
     )
+
+
+def amount_in(limit: Leaf) -> Any:
+    """What it allows, as it was given."""
+    return getattr(limit, limit.__struct_fields__[0])
 
 
 def stop_reason(limit: Leaf) -> StopReason:

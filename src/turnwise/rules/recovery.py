@@ -2,7 +2,8 @@
 
 A response is taken in whole or not at all. So a cut response waits: requests for the rest continue its calls (one after the
 other) or its text. The result is one response like any other: joined calls are complete; calls that could not be joined are
-truncated and get the split notice (promises cut:continued, cut:split, cut:text-continued).
+truncated and get the split notice: `rules/arguments.py` puts it together, `rules/advice.py` has its words (promises
+cut:continued, cut:split, cut:text-continued).
 
 Nothing here knows of a turn, its limits or its tools. The caller says in `Means` what may be done about the response, sends the
 requests, and decides whether they are affordable.
@@ -14,14 +15,6 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.answer_room import forbid_tools
-from turnwise.rules.budget import (
-    LOWER_EFFORT,
-    MIN_REASONING_TOKENS,
-    ModelLimits,
-    more_room_for_answer,
-    raised_limit,
-    within_ceiling,
-)
 from turnwise.rules.continuation import (
     Grown,
     NoGrowth,
@@ -31,6 +24,14 @@ from turnwise.rules.continuation import (
     ask_to_continue,
     hold_back,
     stitch,
+)
+from turnwise.rules.prompt_room import (
+    LOWER_EFFORT,
+    MIN_REASONING_TOKENS,
+    ModelLimits,
+    more_room_for_answer,
+    raised_limit,
+    within_ceiling,
 )
 from turnwise.rules.truncation import NO_CUT, Cut, find_cut
 from turnwise.vocab import (

@@ -6,7 +6,7 @@ lets them start a request that the limit forbids; each run is as exact as its ow
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import assert_never, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -20,14 +20,12 @@ from turnwise.rules.limits import (
     AnyOf,
     Leaf,
     Limit,
-    MaxCost,
-    MaxRequests,
     MaxSteps,
     MaxTokens,
-    MaxToolCalls,
     MaxWallTime,
     Share,
     Spent,
+    amount_in,
     fault_of_limit,
     folded,
     leaves_of,
@@ -60,14 +58,14 @@ class RunSpending(msgspec.Struct, frozen=True):
         return used if self.is_whole and self._knows(limit) else max(used, reserved)
 
     def _knows(self, limit: Leaf) -> bool:
-        match limit:
-            case MaxCost():
+        match limit.told_by:
+            case "cost":
                 return self.knows_cost
-            case MaxTokens():
+            case "tokens":
                 return self.knows_tokens
-            case MaxToolCalls() | MaxSteps() | MaxWallTime():
+            case "turn":
                 return self.knows_turn
-            case MaxRequests():
+            case "requests":
                 return True
 
 
@@ -176,36 +174,16 @@ def parts_of(limit: Limit | None) -> tuple[Limit, ...]:
 
 
 def amount_of(limit: Leaf) -> Amount:
-    match limit:
-        case MaxRequests(amount) | MaxToolCalls(amount) | MaxSteps(amount):
-            return amount
-        case MaxTokens():
-            return limit.tokens
-        case MaxCost(usd):
-            return usd
-        case MaxWallTime(seconds):
-            return Decimal(str(seconds))
-        case _:
-            assert_never(limit)
+    return _exact(limit, amount_in(limit))
 
 
 def used_of(limit: Leaf, spent: Spent) -> Amount:
     """What counts towards it."""
-    match limit:
-        case MaxRequests():
-            return spent.requests
-        case MaxTokens():
-            return limit.used(spent)
-        case MaxCost():
-            return spent.cost_usd
-        case MaxToolCalls():
-            return spent.tool_calls
-        case MaxSteps():
-            return spent.steps
-        case MaxWallTime():
-            return Decimal(str(spent.elapsed_s))
-        case _:
-            assert_never(limit)
+    return _exact(limit, limit.used(spent))
+
+
+def _exact(limit: Leaf, amount: Any) -> Amount:
+    return Decimal(str(amount)) if isinstance(limit, MaxWallTime) else amount
 
 
 def reserve(

@@ -54,7 +54,8 @@ LASTING = frozenset(
         FaultKind.TOO_LARGE,
     }
 )
-# Request timeout and conflict: client errors by number, which their own clients send again all the same.
+# Request timeout and conflict: client errors by number, which their own clients send again all the same. The table in
+# docs/deadlines.md (Another attempt) says what each failure gets: a status that is added here stands there, too.
 AGAIN_STATUSES = frozenset({408, 409, 429})
 # llama.cpp: 503 "Loading model"; Hugging Face: 503 "Model ... is currently loading". A large model takes longer than the usual
 # attempts, and loads whether it is asked or not, so only the time counts.

@@ -20,7 +20,7 @@ happened to be whole, and its JSON is no beginning of what the model wrote.
 
 import msgspec
 
-from turnwise.rules.budget import BYTES_A_TOKEN
+from turnwise.rules.prompt_room import BYTES_A_TOKEN
 from turnwise.rules.schema import decode_strictly, is_whole_json, schema_errors
 from turnwise.vocab import (
     NO_FINISH_REASON,

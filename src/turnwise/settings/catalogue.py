@@ -1,5 +1,5 @@
-"""What models can take and give: the rows of `model_limits.toml`, and the user's own over them; and when they end:
-`model_ends.toml`.
+"""What models can take and give: the rows of `model_limits.toml`, and the user's own over them; when they end:
+`model_ends.toml`; and which ones to begin with: `suggested_models.toml`.
 
 Rules get the limits as data. An unknown model has no limits, and the rules have safe defaults for that.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnwise.errors import CallerError
-from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
+from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits
 
 if TYPE_CHECKING:
     from turnwise.wire.profiles import Profile
@@ -105,19 +105,25 @@ class MakersEnds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ModelEnds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`examples`: by provider the models that live and that examples name, first the one to begin with."""
+    """What the makers' pages said on that `date`."""
 
     date: str
-    examples: dict[str, tuple[str, ...]]
     makers: dict[str, MakersEnds]
 
 
 @functools.cache
-def builtin_ends() -> ModelEnds:
-    import tomllib
+def suggested_models() -> dict[str, tuple[str, ...]]:
+    """By provider the models that live and that examples name, first the one to begin with."""
+    return msgspec.toml.decode(_beside("suggested_models.toml"), type=dict[str, tuple[str, ...]])
 
-    text = Path(__file__).with_name("model_ends.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), ModelEnds)
+
+@functools.cache
+def builtin_ends() -> ModelEnds:
+    return msgspec.toml.decode(_beside("model_ends.toml"), type=ModelEnds)
+
+
+def _beside(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def find_end(model: str, *, profile: "Profile", base_url: str | None = None) -> ModelEnd | None:
@@ -143,7 +149,7 @@ def _is_snapshot(name: str, *, of: str) -> bool:
 
 @functools.cache
 def builtin_catalogue() -> Catalogue:
-    return parse_catalogue(Path(__file__).with_name("model_limits.toml").read_text(encoding="utf-8"))
+    return parse_catalogue(_beside("model_limits.toml"))
 
 
 def parse_catalogue(text: str) -> Catalogue:

@@ -1,7 +1,8 @@
 """The options of a run, a row each: name, type, where it may come from, what a project may say, what a session keeps, and words.
 
 The command line, `turnwise.toml`, `turnwise compare`, what a session keeps, the checks of what Python gives, and the tables in
-docs/ are made from these rows. A new option is a row here, and its use.
+docs/ are made from these rows. A new option is a row here, and its use. A new limit is a row here, too; the head of the leaves in
+`rules/limits.py` names its other places.
 """
 
 import functools
@@ -287,7 +288,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Option(
             help="Let the model write small programs that make many tool calls in one request.",
             page="let the model write small programs that make many tool calls in one request "
-            "([programs](scripts.md)). For this run only",
+            "([programs](scripted-steps.md)). For this run only",
             sources=TERMINAL,
             python='`safety={"script": True}`, `safety={"script": False}`',
             flags=("--script/--no-script",),
@@ -463,6 +464,11 @@ def rows() -> tuple[OptionRow, ...]:
 def rows_from(*sources: OptionSource) -> tuple[OptionRow, ...]:
     """Those that may come from one of these."""
     return tuple([row for row in rows() if row.is_from(*sources)])
+
+
+def rows_of_limits() -> tuple[OptionRow, ...]:
+    """Those that a limit of a turn is made of, its steps included."""
+    return tuple([row for row in rows() if row.option.limit is not None or row.name == "max_steps"])
 
 
 def _row(name: str, hint: object) -> OptionRow:

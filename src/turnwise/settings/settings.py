@@ -223,10 +223,22 @@ def user_file(env: Mapping[str, str]) -> Path:
 
 
 def user_folder(env: Mapping[str, str]) -> Path:
-    """Where the user's files lie."""
-    base = env.get("XDG_CONFIG_HOME")
+    """Where the user's files lie: `turnwise` in XDG_CONFIG_HOME, else in ~/.config."""
+    return _xdg_folder(env, variable="XDG_CONFIG_HOME", usual=".config")
+
+
+def state_folder(env: Mapping[str, str]) -> Path:
+    """Where turnwise keeps what it wrote itself, the journal too: TURNWISE_STATE_DIR, else `turnwise` in XDG_STATE_HOME, else in
+    ~/.local/state."""
+    if own := env.get("TURNWISE_STATE_DIR"):
+        return Path(own).expanduser()
+    return _xdg_folder(env, variable="XDG_STATE_HOME", usual=".local/state")
+
+
+def _xdg_folder(env: Mapping[str, str], *, variable: str, usual: str) -> Path:
+    base = env.get(variable)
     # "If an implementation encounters a relative path [...] it should [...] ignore it" (XDG Base Directory Specification).
-    folder = Path(base) if base and Path(base).is_absolute() else Path.home() / ".config"
+    folder = Path(base) if base and Path(base).is_absolute() else Path.home() / usual
     return folder / "turnwise"
 
 

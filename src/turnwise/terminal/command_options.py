@@ -13,7 +13,7 @@ import click
 
 from turnwise.coding_agent.options import packed
 from turnwise.errors import CallerError
-from turnwise.settings.options import OptionRow, RunSettings, rows_from
+from turnwise.settings.options import OptionRow, RunSettings, rows_from, rows_of_limits
 from turnwise.settings.settings import read_usd
 from turnwise.turn.config import Deadlines
 
@@ -232,7 +232,7 @@ SHARED = (
 )
 OF_EDITORS = (*[_option(row) for row in rows_from("command line")], *_OF_INSTRUCTIONS, *_OF_PERMISSIONS)
 OF_SERVING = (*OF_EDITORS, MCP_FILES)
-OF_LIMITS = tuple([_option(row) for row in rows_from("command line") if row.option.limit or row.name == "max_steps"])
+OF_LIMITS = tuple([_option(row) for row in rows_of_limits()])
 OF_COMPARE = tuple([_option(row) for row in rows_from("compare")])
 
 

@@ -198,17 +198,7 @@ def submit_command(
     with as_one_line(), open_queue(database) as queue:
         from turnwise.workers.turn_status import TurnWishes
 
-        wishes = TurnWishes(
-            model=model,
-            instructions=instructions,
-            effects=effects or None,
-            max_steps=settings.max_steps,
-            max_requests=settings.max_requests,
-            max_tokens=settings.max_tokens,
-            max_cost=settings.max_cost,
-            max_time=settings.max_time,
-            max_tool_calls=settings.max_tool_calls,
-        )
+        wishes = TurnWishes(model=model, instructions=instructions, effects=effects or None, most=settings)
         found = queue.submit(
             prompt, agent=agent, session=session, priority=priority, needs=needs, wishes=wishes, labels=_labels(labels)
         )

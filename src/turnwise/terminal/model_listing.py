@@ -19,8 +19,8 @@ from turnwise.coding_agent.repository import settings_of_run
 from turnwise.coding_agent.text import clean_line, visible_line
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.journal.prices import Prices, prices_of_layers
-from turnwise.rules.budget import ModelLimits
 from turnwise.rules.pricing import PriceRow
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.settings.catalogue import LimitRow, ModelEnd, builtin_catalogue, find_end, find_limits
 from turnwise.settings.settings import FILE, RunSettings, read_layers
 from turnwise.terminal.failures import FAILED, complain, write_ascii_json

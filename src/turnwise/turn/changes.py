@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from turnwise.rules.budget import PromptSize
 from turnwise.rules.history import Healed
+from turnwise.rules.prompt_room import PromptSize
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.commands import PlannedCall, Purpose
 from turnwise.turn.config import ChildReport, TurnConfig

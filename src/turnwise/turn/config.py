@@ -6,11 +6,11 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.rules.budget import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.history import NOTHING_STALE, StaleThinking
 from turnwise.rules.limits import Limit, Spent
 from turnwise.rules.permissions import Policy
 from turnwise.rules.pricing import PriceRow
+from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.recovery import Recover
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.turn.approvals import OneAsk

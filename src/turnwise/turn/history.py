@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from turnwise.rules.budget import ModelLimits, PromptSize, grown, measured, message_bytes, request_bytes
 from turnwise.rules.compaction import resized, weighed
 from turnwise.rules.history import NOTHING_STALE, Healed, StaleThinking, heal
+from turnwise.rules.prompt_room import ModelLimits, PromptSize, grown, measured, message_bytes, request_bytes
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted

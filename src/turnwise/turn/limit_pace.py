@@ -7,7 +7,6 @@ from math import floor
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.rules.budget import message_bytes
 from turnwise.rules.limits import (
     ANSWER_TOKENS,
     BYTES_A_TOKEN,
@@ -29,6 +28,7 @@ from turnwise.rules.limits import (
     prompt_tokens_of,
 )
 from turnwise.rules.pricing import ZERO, PriceRow, projected_usd
+from turnwise.rules.prompt_room import message_bytes
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import (
     Asked,

@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.errors import TurnwiseBug
-from turnwise.rules.budget import ATE_ALL
 from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.prompt_room import ATE_ALL
 from turnwise.rules.recovery import (
     Continuing,
     Means,

@@ -1,7 +1,7 @@
 """Room for the next request: what gives way before it, and how much its answer may hold.
 
 Everything here is a function of the turn's events, so a replay plans the same (promise cut:budget). The rules decide
-(`rules/budget.py`, `rules/compaction.py`); this module keeps what they need from one request to the next. `turn/step_request.py`
+(`rules/prompt_room.py`, `rules/compaction.py`); this module keeps what they need from one request to the next. `turn/step_request.py`
 reads what a provider's errors tell about its limits.
 """
 
@@ -11,18 +11,6 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.rules.answer_room import fit_answer
-from turnwise.rules.budget import (
-    GUESSED_DENSITY,
-    LOWER_EFFORT,
-    ModelLimits,
-    PromptSize,
-    answer_floor,
-    message_bytes,
-    part_bytes,
-    prompt_capacity,
-    tokens_in,
-    window_of,
-)
 from turnwise.rules.compaction import (
     LEFT_OUT,
     MIN_RESULT_BYTES,
@@ -40,6 +28,18 @@ from turnwise.rules.compaction import (
     shorten_result,
 )
 from turnwise.rules.limits import ANSWER_WORDS_TOKENS
+from turnwise.rules.prompt_room import (
+    GUESSED_DENSITY,
+    LOWER_EFFORT,
+    ModelLimits,
+    PromptSize,
+    answer_floor,
+    message_bytes,
+    part_bytes,
+    prompt_capacity,
+    tokens_in,
+    window_of,
+)
 from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import StepPrepared

@@ -11,9 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.errors import CallerError, TurnwiseBug
-from turnwise.rules.budget import ATE_ALL
 from turnwise.rules.limits import counts_cost, no_price
 from turnwise.rules.pricing import can_project
+from turnwise.rules.prompt_room import ATE_ALL
 from turnwise.rules.recovery import Settled
 from turnwise.rules.truncation import as_ended
 from turnwise.turn.attempt import Attempt

@@ -7,7 +7,10 @@ from msgspec.structs import replace
 
 from turnwise.rules.answer_room import GO_ON, SYNTHESIS
 from turnwise.rules.arguments import Unsound, judge_call
-from turnwise.rules.budget import (
+from turnwise.rules.compaction import Summarise
+from turnwise.rules.history import learned, said_of
+from turnwise.rules.loops import why_it_ends
+from turnwise.rules.prompt_room import (
     ModelLimits,
     OutputBudget,
     PromptSize,
@@ -26,9 +29,6 @@ from turnwise.rules.budget import (
     with_budget,
     with_less_room,
 )
-from turnwise.rules.compaction import Summarise
-from turnwise.rules.history import learned, said_of
-from turnwise.rules.loops import why_it_ends
 from turnwise.rules.retries import CHAT_LESSONS, CLAUDE_LESSONS, LESSONS_SAID, MOST_LESSONS
 from turnwise.rules.retries import lesson_of as dialect_lesson
 from turnwise.rules.truncation import Cut, fills_half, hands_out_objects

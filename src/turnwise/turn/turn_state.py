@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.rules.budget import kept_below, witnessed
 from turnwise.rules.history import Healed
 from turnwise.rules.limits import said, wall_time_s
+from turnwise.rules.prompt_room import kept_below, witnessed
 from turnwise.turn import changes as c
 from turnwise.turn.approvals import OneAsk
 from turnwise.turn.changes import Change

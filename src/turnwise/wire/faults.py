@@ -12,6 +12,7 @@ from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.healing import printable
 from turnwise.wire.json_fields import UNREADABLE
 
+# Whether a status is sent again is decided in `rules/retries.py`.
 STATUSES: Mapping[int, FaultKind] = {
     401: FaultKind.AUTH,
     402: FaultKind.QUOTA,

@@ -1,14 +1,12 @@
 """How a turn that was submitted stands, and what it waits for."""
 
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Annotated, Any
 
 import msgspec
 
 from turnwise.errors import TurnRefused
-from turnwise.rules.limits import Limit
-from turnwise.settings.options import Count, CountOrNone, RunSettings, Seconds, Steps, limits_in
+from turnwise.settings.options import RunSettings, rows_of_limits
 from turnwise.turn.config import Effect
 from turnwise.workers.open_asks import ShownAsk, read_answers, read_asked, shown_asks, shown_below
 
@@ -163,31 +161,16 @@ class TurnWishes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     model: WishedName = ""
     instructions: WishedText = ""
     effects: tuple[Effect, ...] | None = None
-    max_steps: Steps | None = None
-    max_requests: Count | None = None
-    max_tokens: Count | None = None
-    max_cost: Decimal | None = None
-    max_time: Seconds | None = None
-    max_tool_calls: CountOrNone | None = None
-
-    def limits(self) -> list[Limit]:
-        """Each stops the turn by itself."""
-        return limits_in(
-            RunSettings(
-                max_requests=self.max_requests,
-                max_tokens=self.max_tokens,
-                max_cost=self.max_cost,
-                max_time=self.max_time,
-                max_tool_calls=self.max_tool_calls,
-            )
-        )
+    most: RunSettings = RunSettings()  # of it the limits, and the steps
 
 
 NO_WISHES = TurnWishes()
 
 
 def write_wishes(wishes: TurnWishes) -> str:
-    return msgspec.json.encode(wishes).decode()
+    """All in one object. Each limit stands under the name of its option."""
+    said = msgspec.to_builtins(wishes)
+    return msgspec.json.encode({**said.pop("most", {}), **said}).decode()
 
 
 def read_wishes(text: str) -> TurnWishes:
@@ -195,11 +178,16 @@ def read_wishes(text: str) -> TurnWishes:
     if not text:
         return NO_WISHES
     try:
-        found = msgspec.json.decode(text, type=TurnWishes)
+        said = msgspec.json.decode(text, type=dict[str, Any])
+        most = {row.name: said.pop(row.name) for row in rows_of_limits() if row.name in said}
+        if "most" in said:
+            raise msgspec.ValidationError("`most` is no limit")
+        found = msgspec.convert({**said, "most": most}, type=TurnWishes)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise TurnRefused(
             f"what the turn may have at most cannot be read: {error}; a newer turnwise may know it"
         ) from None
-    if found.max_cost is not None and not (found.max_cost.is_finite() and found.max_cost > 0):
+    usd = found.most.max_cost
+    if usd is not None and not (usd.is_finite() and usd > 0):
         raise TurnRefused("what the turn may have at most cannot be read: `max_cost` is no amount of money")
     return found

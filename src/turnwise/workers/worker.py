@@ -27,6 +27,7 @@ from turnwise.errors import (
 )
 from turnwise.journal.journal import DATABASES, Journal
 from turnwise.journal.owners import WORKER, Claim
+from turnwise.settings.options import limits_in
 from turnwise.turn.config import Effect, TurnConfig
 from turnwise.vocab import StopReason, Text
 from turnwise.workers.leases import Leases, TurnLease
@@ -63,7 +64,7 @@ def narrowed_config(config: TurnConfig, wishes: TurnWishes, *, allows: WorkerAll
             raise TurnRefused(f"the turn asks for {', '.join(more)}, which its agent does not allow")
         allowed = tuple([effect for effect in allowed if effect in _effects(wishes)])
     limits = config.limits
-    for one in wishes.limits():
+    for one in limits_in(wishes.most):
         limits = one if limits is None else limits | one
     return msgspec.structs.replace(
         config,
@@ -71,7 +72,7 @@ def narrowed_config(config: TurnConfig, wishes: TurnWishes, *, allows: WorkerAll
         system=(*config.system, Text(wishes.instructions)) if wishes.instructions else config.system,
         allowed=allowed,
         limits=limits,
-        max_steps=min(config.max_steps, wishes.max_steps or config.max_steps),
+        max_steps=min(config.max_steps, wishes.most.max_steps or config.max_steps),
     )
 
 

@@ -12,6 +12,7 @@ from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalFailed, TurnRefused
 from turnwise.journal.owners import Claim
 from turnwise.journal.postgres.connection import connect
+from turnwise.settings.options import RunSettings
 from turnwise.workers.ask_answers import answer, open_asks
 from turnwise.workers.queue import MOST_TRIES, HeldTurn, TurnQueue, WorkerTerms
 from turnwise.workers.turn_status import NO_WISHES, TurnWishes, read_wishes, status_of, write_wishes
@@ -78,7 +79,7 @@ def test_numbers_that_no_row_can_hold_are_refused_by_name(queue: TurnQueue) -> N
 
 def test_a_turn_is_claimed_once(queue: TurnQueue, other: TurnQueue) -> None:
     """Proves: what was submitted is given to one worker whole; another one finds nothing, and `status` says who has it."""
-    wishes = TurnWishes(max_steps=3, max_cost=Decimal("0.5"))
+    wishes = TurnWishes(most=RunSettings(max_steps=3, max_cost=Decimal("0.5")))
     session = queue.submit("Gö\0! %s", agent="helper", needs=[], wishes=wishes)
     claim = claimed(queue)
     assert (claim.session, claim.agent, claim.prompt, claim.epoch, claim.is_new) == (
@@ -300,9 +301,10 @@ def test_what_cannot_be_read_is_shown_or_refused_and_not_left_out() -> None:
     found = status_of(["a session", "queued", "helper", 0, 17])
     assert (found.session, found.status, found.agent) == ("a session", "queued", "helper")
     assert found.problem == "its row cannot be read (ValueError)"
-    assert (NO_WISHES.model, NO_WISHES.instructions, NO_WISHES.effects, NO_WISHES.max_cost) == ("", "", None, None)
-    assert read_wishes("") == NO_WISHES and NO_WISHES.limits() == []
-    for wishes in (TurnWishes(max_steps=3), TurnWishes(max_cost=Decimal("0.5"))):
+    assert (NO_WISHES.model, NO_WISHES.instructions, NO_WISHES.effects, NO_WISHES.most) == ("", "", None, RunSettings())
+    assert read_wishes("") == NO_WISHES
+    for most in (RunSettings(max_steps=3), RunSettings(max_cost=Decimal("0.5"))):
+        wishes = TurnWishes(most=most)
         assert read_wishes(write_wishes(wishes)) == wishes
     for amount in ("0", "-1", "NaN", "Infinity"):
         with pytest.raises(TurnRefused, match="`max_cost` is no amount of money"):

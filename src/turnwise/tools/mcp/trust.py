@@ -11,9 +11,9 @@ from turnwise.base.programs import ProgramSearch
 from turnwise.base.unasked_files import read_of_user
 from turnwise.base.whole_files import in_place_of
 from turnwise.errors import CallerError
-from turnwise.journal.journal import journal_path
 from turnwise.rules.permission_facts import Assignment, steers
 from turnwise.settings.mcp_files import ServerCommand
+from turnwise.settings.settings import state_folder
 from turnwise.tools.shell_judge.wrappers import LOOSE, PREFIXES, SHELLS
 
 MAX_BYTES = 64 * 1024 * 1024  # all tools of a server are less than 1 MB, twice
@@ -45,7 +45,7 @@ class ServerTrust:
 
     @classmethod
     def of_user(cls, env: Mapping[str, str]) -> "ServerTrust":
-        return cls(journal_path(env).parent / "mcp_trust.json")
+        return cls(state_folder(env) / "mcp_trust.json")
 
     def is_trusted(self, digest: str) -> bool:
         """Whether the user has said that this very entry may be started."""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.rules.budget import (
+from turnwise.rules.prompt_room import (
     MIN_ANSWER_TOKENS,
     UNKNOWN_LIMITS,
     UNKNOWN_OUTPUT_TOKENS,
