@@ -39,8 +39,8 @@ class TypedKeys(Vt100Input):
 
     @contextlib.contextmanager
     def attach(self, input_ready_callback: Callable[[], None]) -> Generator[None]:
-        """Within it, the callback is told of keys. uvloop makes a terminal that it watches non-blocking, and with it the output,
-        which is the same open file: what a slow terminal cannot take at once would be an error in the middle of a question."""
+        """Call the callback for each key while this context is open. uvloop sets a terminal that it watches to non-blocking.
+        The output is the same open file: if a slow terminal cannot take all of a question at once, that would be an error."""
         with super().attach(input_ready_callback):
             os.set_blocking(self.fileno(), True)
             yield

@@ -1,8 +1,8 @@
 """Room for the next request: what gives way before it, and how much its answer may hold.
 
 Everything here is a function of the turn's events, so a replay plans the same (promise cut:budget). The rules decide
-(`rules/prompt_room.py`, `rules/compaction.py`); this module keeps what they need from one request to the next. `turn/step_request.py`
-reads what a provider's errors tell about its limits.
+(`rules/prompt_room.py`, `rules/compaction.py`); this module keeps what they need from one request to the next.
+`turn/step_request.py` reads what a provider's errors tell about its limits.
 """
 
 from collections.abc import Sequence
