@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from families import traits_of
 from thoroughness import examples
 from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.rules.history import heal
@@ -72,7 +73,7 @@ def test_a_name_of_another_familys_history_goes_up_fitted_and_stays_as_it_was(ro
     """Proves: the history that is kept has the names that were said; every body has names that the API and the server take, one
     for each, the same in call and result, and a longer history begins with the same bytes."""
     profile = KNOWN[row]
-    healed = heal(said(names), family=profile.family)
+    healed = heal(said(names), family=profile.family, traits=traits_of(profile.family))
     assert [call.name for call in calls_of(healed.messages[1])] == names
     history, bodies = EncodedHistory(), []
     for messages in (healed.messages, (*healed.messages, HELLO)):

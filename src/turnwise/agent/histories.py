@@ -319,7 +319,7 @@ def messages_to(
     name = _checked_family(family)
     check_history(messages, what="`messages`")
     system = Instructions(instructions).texts
-    healed = heal(messages, family=name)
+    healed = heal(messages, family=name, traits=family_named(name).traits)
     request = Request(model=_MODEL, messages=healed.messages, system=system, stream=False)
     call = family_named(name).encode_request(request, builtin_profiles()[name])
     body = cast("dict[str, Any]", msgspec.json.decode(call.body))

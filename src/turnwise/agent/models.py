@@ -192,6 +192,7 @@ def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
     return msgspec.structs.replace(
         config,
         family=profile.family,
+        traits=endpoint.family.traits,
         profile=profile.name,
         accepts_prefill=profile.accepts_prefill,
         default_max_tokens=profile.sent_max_tokens,

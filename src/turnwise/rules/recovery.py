@@ -51,6 +51,7 @@ from turnwise.vocab import (
     refusal_of,
     text_of,
 )
+from turnwise.vocab.family_traits import FamilyTraits
 from turnwise.vocab.hidden_characters import says_something
 
 # 16 continuations of 8,000 tokens are a book of 300 pages; who goes on after that does not end by itself.
@@ -66,7 +67,7 @@ Recover = Literal["continue", "split", "off"]
 class Means(msgspec.Struct, frozen=True, kw_only=True):
     """What may be done about a cut response. `callable` are the names of the tools whose cut calls could run: on offer, allowed,
     and not in the last step. `limits` are the model's, `ceiling_tokens` the user's own limit of output. `prefill`,
-    `tool_choice_none` and `family` are facts of the endpoint."""
+    `tool_choice_none` and `traits` are facts of the endpoint."""
 
     recover: Recover
     callable: Collection[str]
@@ -74,7 +75,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     ceiling_tokens: int | None = None
     prefill: bool = False
     tool_choice_none: Literal["send", "drop_tools"] = "send"
-    family: str
+    traits: FamilyTraits
 
 
 class Continuing(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,7 +200,7 @@ def continue_request(state: Continuing, *, means: Means) -> Request:
     said = (Message("assistant", (Text(asked.assistant),)),)
     if asked.user is not None:
         said = (*said, Message("user", (Text(asked.user),)))
-    offer = forbid_tools(request.tools, means=means.tool_choice_none, disobeyed=False, family=means.family)
+    offer = forbid_tools(request.tools, means=means.tool_choice_none, disobeyed=False, traits=means.traits)
     return msgspec.structs.replace(
         request,
         messages=(*request.messages, *said),

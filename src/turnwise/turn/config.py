@@ -30,6 +30,7 @@ from turnwise.vocab import (
     ToolSpec,
     Usage,
 )
+from turnwise.vocab.family_traits import NO_TRAITS, FamilyTraits
 
 Effect = Literal["none", "read", "write", "execute"]
 RoomPolicy = Literal["compact", "budget", "off"]
@@ -187,6 +188,8 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # facts of the endpoint's profile that rules need
     family: str = "openai_chat"
     profile: str = "openai_chat"
+    # what the family takes and says; in journals of before it is looked up by name (`decode_record`)
+    traits: FamilyTraits = NO_TRAITS
     accepts_prefill: bool = False
     default_max_tokens: int | None = None  # goes out where the settings name none
     tool_choice_none: Literal["send", "drop_tools"] = "send"

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from turnwise.rules.answer_room import NEEDS_TOOLS_FOR_HISTORY, Forbidden, forbid_tools, tools_of_history
+from turnwise.rules.answer_room import Forbidden, forbid_tools, tools_of_history
 from turnwise.turn.commands import Purpose
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared
@@ -22,15 +22,7 @@ from turnwise.vocab import (
     messages_in_common,
     new_tools_in,
 )
-
-# A pause is sent back with the provider's content as the last message, by design of that API (Anthropic `pause_turn`).
-# The one exception to promise end:no-prefill; other families get a trailing user text.
-PAUSE_GOES_BACK_LAST = frozenset({"anthropic_messages"})
-
-
-# Where a message that only became longer is no break: its content is cached block by block (Anthropic docs, "Prompt caching"),
-# or token by token (Gemini API docs, "Context caching": a common prefix of requests).
-CACHES_WITHIN_MESSAGES = frozenset({"anthropic_messages", "gemini"})
+from turnwise.vocab.family_traits import FamilyTraits
 
 # Lessons that change nothing up to the end of the messages.
 BEHIND_MESSAGES: frozenset[ServerLesson] = frozenset({"choice_auto", "choice_unforced", "max_completion_tokens"})
@@ -114,8 +106,8 @@ def build_request(
     wanted = prepared.tool_choice if prepared.tool_choice is not None else own
     offer = Forbidden(tools, _possible_choice(wanted, tools=tools))
     if forced:
-        offer = forbid_tools(tools, means=config.tool_choice_none, disobeyed=disobeyed, family=config.family)
-    if not offer.tools and config.family in NEEDS_TOOLS_FOR_HISTORY and (called := tools_of_history(messages)):
+        offer = forbid_tools(tools, means=config.tool_choice_none, disobeyed=disobeyed, traits=config.traits)
+    if not offer.tools and config.traits.wants_called_tools and (called := tools_of_history(messages)):
         offer = Forbidden(called, "none")
     parallel = config.parallel_tool_calls if prepared.parallel_tool_calls is None else prepared.parallel_tool_calls
     if trailing:
@@ -185,11 +177,11 @@ def _possible_choice(choice: ToolChoice, *, tools: tuple[ToolSpec, ...]) -> Tool
 
 def limit_of(settings: Settings, *, config: TurnConfig) -> int | None:
     """The limit of output that a request with these settings asks for: the profile's own where the user set none, which
-    Anthropic's requests add to a budget for reasoning."""
+    some families' requests add to a budget for reasoning."""
     if settings.max_output_tokens is not None or config.default_max_tokens is None:
         return settings.max_output_tokens
     budget = settings.reasoning_tokens or 0
-    return config.default_max_tokens + (budget if config.family == "anthropic_messages" else 0)
+    return config.default_max_tokens + (budget if config.traits.adds_reasoning_budget else 0)
 
 
 def sent_as(request: Request, *, own: int, config: TurnConfig) -> Sent:
@@ -221,7 +213,7 @@ def asked_of_cache(request: Request, *, purpose: Purpose, before: Purpose | None
 
 
 def prefix_changes(
-    before: Sent | None, *, now: Sent, compacted: bool, family: str, marks_cache: bool
+    before: Sent | None, *, now: Sent, compacted: bool, traits: FamilyTraits, marks_cache: bool
 ) -> tuple[str, ...]:
     """Which of PREFIX_EXCEPTIONS hold between two requests: by what went out, not by what was meant to change. The first one is
     the cause of what is read anew: tool choice and thinking when they change, but what was kept before a summary is still
@@ -230,7 +222,7 @@ def prefix_changes(
         return ()
     old, new = before.request, now.request
     same = messages_in_common(old.messages, new.messages)
-    if family in CACHES_WITHIN_MESSAGES and same == len(old.messages) - 1 < len(new.messages):
+    if traits.caches_within_messages and same == len(old.messages) - 1 < len(new.messages):
         same += _begins_with(new.messages[same], old.messages[same])
     lost = len(old.messages) - same
     choice, thinking = (

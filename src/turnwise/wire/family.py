@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from turnwise.vocab import Fault, FinishReason, Frame, Request, Response
+from turnwise.vocab.family_traits import FamilyTraits
 from turnwise.wire import encoded_history
 from turnwise.wire.encoded_history import Adapted, EncodedHistory, Written
 from turnwise.wire.profiles import FamilyName, Limits, Profile
@@ -111,6 +112,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     # Every provider's finish word (Responses: status, incomplete reason) -> ours.
     finish_reasons: Mapping[str, FinishReason]
     losses: tuple[Loss, ...]
+    traits: FamilyTraits  # what rules and the turn know of it
     # Whether what an event says may depend on those before it that said the same: then each of them has to be decoded.
     compares_events: bool = False
     # What a refusal of a request says of bound thinking; None: no model of the family refuses it.

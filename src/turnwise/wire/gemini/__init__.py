@@ -2,6 +2,7 @@
 what it cannot carry."""
 
 from turnwise.vocab import Request
+from turnwise.vocab.family_traits import FamilyTraits
 from turnwise.wire.family import Family, Loss, StreamDecoder, StreamEncoder
 from turnwise.wire.gemini.endings import FINISH_REASONS
 from turnwise.wire.gemini.faults import decode_fault, encode_fault
@@ -81,6 +82,14 @@ def stream_encoder(request: Request) -> StreamEncoder:
     return GeminiStreamEncoder(request)
 
 
+TRAITS = FamilyTraits(
+    # "function call turn comes immediately after a user turn or after a function response turn"
+    begins_with_user=True,
+    joins_neighbours=True,
+    caches_within_messages=True,  # token by token (API docs, "Context caching": a common prefix of requests)
+    hands_out_objects="always",
+)
+
 FAMILY = Family(
     name=NAME,
     encode_request=encode_request,
@@ -93,5 +102,6 @@ FAMILY = Family(
     encode_fault=encode_fault,
     finish_reasons=FINISH_REASONS,
     losses=LOSSES,
+    traits=TRAITS,
     compares_events=True,
 )

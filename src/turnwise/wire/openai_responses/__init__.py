@@ -1,6 +1,7 @@
 """The OpenAI Responses API (`POST /responses`), and those who speak it: Azure, xAI, the Codex backend, OpenRouter, vLLM,
 LM Studio: what it offers, and what it cannot carry."""
 
+from turnwise.vocab.family_traits import FamilyTraits
 from turnwise.wire.family import Family, Loss
 from turnwise.wire.openai_responses.faults import decode_fault, encode_fault
 from turnwise.wire.openai_responses.open_response import FINISH_REASONS
@@ -49,6 +50,11 @@ LOSSES = (
 )
 
 
+TRAITS = FamilyTraits(
+    refuses_trailing_reasoning=True,  # a reasoning item "was provided without its required following item"
+    id_characters=64,  # of `input[1].call_id` (langmanus#119, opencode#12653, fastllm#45)
+)
+
 FAMILY = Family(
     name=NAME,
     encode_request=encode_request,
@@ -61,4 +67,5 @@ FAMILY = Family(
     encode_fault=encode_fault,
     finish_reasons=FINISH_REASONS,
     losses=LOSSES,
+    traits=TRAITS,
 )
