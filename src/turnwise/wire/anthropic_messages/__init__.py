@@ -1,16 +1,18 @@
 """The Anthropic Messages API, and what speaks it (Bedrock's and Vertex's Claude, compatible servers): what it offers, and what it
 cannot carry."""
 
+import re
+
 from turnwise.vocab.family_traits import FamilyTraits
 from turnwise.wire.anthropic_messages.endings import FINISH_REASONS
 from turnwise.wire.anthropic_messages.faults import decode_fault, encode_fault
 from turnwise.wire.anthropic_messages.parts import NAME
-from turnwise.wire.anthropic_messages.request import encode_request
+from turnwise.wire.anthropic_messages.request import API_VERSION, encode_request
 from turnwise.wire.anthropic_messages.request_reading import decode_request
 from turnwise.wire.anthropic_messages.response import MessagesStreamEncoder, decode_body, encode_body
 from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
 from turnwise.wire.anthropic_messages.thinking import with_binding
-from turnwise.wire.family import Family, Loss
+from turnwise.wire.family import Family, HttpCall, Loss
 
 # Tested: encoding and decoding loses this and nothing else.
 
@@ -108,6 +110,11 @@ FAMILY = Family(
     finish_reasons=FINISH_REASONS,
     losses=LOSSES,
     traits=TRAITS,
+    tool_names=re.compile(r"[A-Za-z0-9_-]{1,128}"),  # API reference, `tools.name`
+    models_call=HttpCall(  # without a size, a page has 20 models
+        path="/v1/models?limit=1000", body=b"", headers=(("anthropic-version", API_VERSION),), method="GET"
+    ),
+    version_in="paths",
     with_binding=with_binding,
 )
 

@@ -1,9 +1,11 @@
 """Google's Gemini API (`generateContent`, `streamGenerateContent`), at the Developer API and at Vertex AI: what it offers, and
 what it cannot carry."""
 
+import re
+
 from turnwise.vocab import Request
 from turnwise.vocab.family_traits import FamilyTraits
-from turnwise.wire.family import Family, Loss, StreamDecoder, StreamEncoder
+from turnwise.wire.family import Family, HttpCall, Loss, StreamDecoder, StreamEncoder
 from turnwise.wire.gemini.endings import FINISH_REASONS
 from turnwise.wire.gemini.faults import decode_fault, encode_fault
 from turnwise.wire.gemini.parts import NAME
@@ -103,5 +105,8 @@ FAMILY = Family(
     finish_reasons=FINISH_REASONS,
     losses=LOSSES,
     traits=TRAITS,
+    tool_names=re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}"),  # google-genai 3.6 types.py, `FunctionDeclaration.name`
+    models_call=HttpCall(path="/models?pageSize=1000", body=b"", method="GET"),  # without a size, a page has 50
+    version_unsaid="/v1beta",  # the one of Google's own SDKs
     compares_events=True,
 )

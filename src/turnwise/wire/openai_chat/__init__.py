@@ -1,7 +1,9 @@
 """The Chat Completions family, OpenAI's and that of everybody who speaks it: what it offers, and what it cannot carry."""
 
+import re
+
 from turnwise.vocab.family_traits import FamilyTraits
-from turnwise.wire.family import Family, Loss
+from turnwise.wire.family import Family, HttpCall, Loss
 from turnwise.wire.openai_chat.endings import FINISH_REASONS
 from turnwise.wire.openai_chat.faults import decode_fault, encode_fault
 from turnwise.wire.openai_chat.request import encode_request
@@ -110,4 +112,6 @@ FAMILY = Family(
     finish_reasons=FINISH_REASONS,
     losses=LOSSES,
     traits=TRAITS,
+    tool_names=re.compile(r"[A-Za-z0-9_-]{1,64}"),  # API reference, function names
+    models_call=HttpCall(path="/models", body=b"", method="GET"),
 )

@@ -1,8 +1,10 @@
 """The OpenAI Responses API (`POST /responses`), and those who speak it: Azure, xAI, the Codex backend, OpenRouter, vLLM,
 LM Studio: what it offers, and what it cannot carry."""
 
+import re
+
 from turnwise.vocab.family_traits import FamilyTraits
-from turnwise.wire.family import Family, Loss
+from turnwise.wire.family import Family, HttpCall, Loss
 from turnwise.wire.openai_responses.faults import decode_fault, encode_fault
 from turnwise.wire.openai_responses.open_response import FINISH_REASONS
 from turnwise.wire.openai_responses.parts import NAME
@@ -68,4 +70,6 @@ FAMILY = Family(
     finish_reasons=FINISH_REASONS,
     losses=LOSSES,
     traits=TRAITS,
+    tool_names=re.compile(r"[A-Za-z0-9_-]{1,64}"),  # API reference, function names
+    models_call=HttpCall(path="/models", body=b"", method="GET"),
 )
