@@ -40,7 +40,7 @@ NODES = {
     "endpoints": 11_200,
     "gateway": 13_500,
     "journal": 20_300,
-    "lab": 40_800,
+    "lab": 40_900,
     "relay": 19_300,
     "replay": 8_600,
     "rules": 36_800,
