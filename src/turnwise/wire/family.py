@@ -121,6 +121,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     version_unsaid: str = ""  # where the base URL has none; empty: such a base URL is a mistake that a 404 tells of
     # Whether what an event says may depend on those before it that said the same: then each of them has to be decoded.
     compares_events: bool = False
+    shows_thinking: bool = False  # a request may ask for thinking that can be read
     # What a refusal of a request says of bound thinking; None: no model of the family refuses it.
     with_binding: "BindingReader | None" = None
 

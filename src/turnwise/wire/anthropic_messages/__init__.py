@@ -115,6 +115,7 @@ FAMILY = Family(
         path="/v1/models?limit=1000", body=b"", headers=(("anthropic-version", API_VERSION),), method="GET"
     ),
     version_in="paths",
+    shows_thinking=True,
     with_binding=with_binding,
 )
 
