@@ -575,7 +575,7 @@ def add_a_family() -> str:
         "",
         "## 3. The format: `wire/NAME/`",
         "Write bytes to frames and requests to bytes. The folder exports `FAMILY`. Its field `traits` says what rules and the",
-        "turn have to know. Go through all fields of `FamilyTraits` (`vocab/family_traits.py`): each default means that the API",
+        "turn have to know. Go through all fields of `FamilyTraits` (`vocab/requests.py`): each default means that the API",
         "refuses nothing of the kind. The folder's `relay_facts.py` has `RELAY_FACTS`. The gateway loads it, and so do",
         "`messages_from` and `messages_to`; a run does not.",
         "",

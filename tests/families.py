@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from turnwise.vocab.family_traits import FamilyTraits
+from turnwise.vocab import FamilyTraits
 from turnwise.wire.family import family
 
 

@@ -33,8 +33,7 @@ from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
-from turnwise.vocab import Fault, FaultKind, Message, Request, Text
-from turnwise.vocab.family_traits import NO_TRAITS
+from turnwise.vocab import NO_TRAITS, Fault, FaultKind, Message, Request, Text
 from turnwise.wire.family import MODULES
 
 ENTRY = LedgerEntry(

@@ -43,8 +43,7 @@ from turnwise.turn.events import (
     TurnStarted,
     WaitOver,
 )
-from turnwise.vocab import Settings, Usage
-from turnwise.vocab.family_traits import FamilyTraits
+from turnwise.vocab import FamilyTraits, Settings, Usage
 
 DEADLINES = {
     "connect_s": 10.0,

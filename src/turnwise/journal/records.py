@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import Purpose
 from turnwise.turn.events import Event, TurnStarted
-from turnwise.vocab.family_traits import NO_TRAITS
+from turnwise.vocab import NO_TRAITS
 from turnwise.wire.family import MODULES, family
 
 

@@ -26,8 +26,7 @@ from turnwise.rules.compaction import (
     users_that_stay,
 )
 from turnwise.rules.schema import shorten
-from turnwise.vocab import File, Message, StopReason, Text, ToolChoice, ToolResult, ToolSpec, calls_of
-from turnwise.vocab.family_traits import FamilyTraits
+from turnwise.vocab import FamilyTraits, File, Message, StopReason, Text, ToolChoice, ToolResult, ToolSpec, calls_of
 from turnwise.vocab.hidden_characters import says_something
 
 # What the last results may take of the room together, ever less of it.

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from turnwise.errors import CallerError
 from turnwise.vocab import (
     ArgumentsState,
+    FamilyTraits,
     Fault,
     File,
     Message,
@@ -30,7 +31,6 @@ from turnwise.vocab import (
     ToolResult,
     calls_of,
 )
-from turnwise.vocab.family_traits import FamilyTraits
 
 ID_PRINT_CHARACTERS = 8
 

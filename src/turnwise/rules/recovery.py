@@ -36,6 +36,7 @@ from turnwise.rules.truncation import NO_CUT, Cut, find_cut
 from turnwise.vocab import (
     NO_USAGE,
     ArgumentsState,
+    FamilyTraits,
     File,
     FinishReason,
     Message,
@@ -51,7 +52,6 @@ from turnwise.vocab import (
     refusal_of,
     text_of,
 )
-from turnwise.vocab.family_traits import FamilyTraits
 from turnwise.vocab.hidden_characters import says_something
 
 # 16 continuations of 8,000 tokens are a book of 300 pages; who goes on after that does not end by itself.

@@ -15,8 +15,10 @@ from turnwise.rules.recovery import Recover
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import (
+    NO_TRAITS,
     NO_USAGE,
     Cache,
+    FamilyTraits,
     Fault,
     Message,
     OutputSchema,
@@ -30,7 +32,6 @@ from turnwise.vocab import (
     ToolSpec,
     Usage,
 )
-from turnwise.vocab.family_traits import NO_TRAITS, FamilyTraits
 
 Effect = Literal["none", "read", "write", "execute"]
 RoomPolicy = Literal["compact", "budget", "off"]

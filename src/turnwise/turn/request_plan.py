@@ -8,6 +8,7 @@ from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared
 from turnwise.vocab import (
     Caching,
+    FamilyTraits,
     Message,
     NamedTool,
     Opaque,
@@ -22,7 +23,6 @@ from turnwise.vocab import (
     messages_in_common,
     new_tools_in,
 )
-from turnwise.vocab.family_traits import FamilyTraits
 
 # Lessons that change nothing up to the end of the messages.
 BEHIND_MESSAGES: frozenset[ServerLesson] = frozenset({"choice_auto", "choice_unforced", "max_completion_tokens"})

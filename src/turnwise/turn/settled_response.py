@@ -23,6 +23,7 @@ from turnwise.turn.turn_state import Known
 from turnwise.vocab import (
     CALL_NOT_MADE,
     CALL_NOT_READ,
+    FamilyTraits,
     FinishReason,
     Message,
     Part,
@@ -34,7 +35,6 @@ from turnwise.vocab import (
     refusal_of,
     text_of,
 )
-from turnwise.vocab.family_traits import FamilyTraits
 from turnwise.vocab.hidden_characters import says_something
 
 # The calls of one response: which run, which wait for the client, which get their result at once.

@@ -9,8 +9,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from turnwise.vocab import Fault, FinishReason, Frame, Request, Response
-from turnwise.vocab.family_traits import FamilyTraits
+from turnwise.vocab import FamilyTraits, Fault, FinishReason, Frame, Request, Response
 from turnwise.wire import encoded_history
 from turnwise.wire.encoded_history import Adapted, EncodedHistory, Written
 from turnwise.wire.profiles import FamilyName, Limits, Profile

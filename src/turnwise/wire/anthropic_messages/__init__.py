@@ -3,7 +3,7 @@ cannot carry."""
 
 import re
 
-from turnwise.vocab.family_traits import FamilyTraits
+from turnwise.vocab import FamilyTraits
 from turnwise.wire.anthropic_messages.endings import FINISH_REASONS
 from turnwise.wire.anthropic_messages.faults import decode_fault, encode_fault
 from turnwise.wire.anthropic_messages.parts import NAME

@@ -3,8 +3,7 @@ what it cannot carry."""
 
 import re
 
-from turnwise.vocab import Request
-from turnwise.vocab.family_traits import FamilyTraits
+from turnwise.vocab import FamilyTraits, Request
 from turnwise.wire.family import Family, HttpCall, Loss, StreamDecoder, StreamEncoder
 from turnwise.wire.gemini.endings import FINISH_REASONS
 from turnwise.wire.gemini.faults import decode_fault, encode_fault

@@ -2,7 +2,7 @@
 
 import re
 
-from turnwise.vocab.family_traits import FamilyTraits
+from turnwise.vocab import FamilyTraits
 from turnwise.wire.family import Family, HttpCall, Loss
 from turnwise.wire.openai_chat.endings import FINISH_REASONS
 from turnwise.wire.openai_chat.faults import decode_fault, encode_fault

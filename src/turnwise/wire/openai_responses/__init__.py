@@ -3,7 +3,7 @@ LM Studio: what it offers, and what it cannot carry."""
 
 import re
 
-from turnwise.vocab.family_traits import FamilyTraits
+from turnwise.vocab import FamilyTraits
 from turnwise.wire.family import Family, HttpCall, Loss
 from turnwise.wire.openai_responses.faults import decode_fault, encode_fault
 from turnwise.wire.openai_responses.open_response import FINISH_REASONS
