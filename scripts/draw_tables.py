@@ -549,13 +549,26 @@ def reached(room: str, *, uses: dict[str, set[str]]) -> set[str]:
 
 EXAMPLE = "anthropic_messages"  # the family that the page shows
 
+# What becomes of a family that a module outside its places does not name.
+WITHOUT = {
+    "agent/models.py": "right: names of models begin with that word",
+    "coding_agent/choice.py": "right: what is meant where nothing says which",
+    "rules/provider_tool_costs.py": "wrong: what a tool on the provider's side costs beside the tokens is not told",
+    "rules/truncation.py": "a default: where an API's own data stands beside a part, a count of tokens proves no cut",
+    "telemetry/names.py": "a default: the row's name is the provider's",
+    "terminal/gateway_check.py": "right: the API of which most malformed streams are",
+    "testing/scripted_model.py": "right: what is meant where nothing says which",
+    "turn/config.py": "right: what journals mean that do not say it",
+    "wire/family.py": "KeyError",
+    "wire/profiles.py": "an error for its rows; `sent_max_tokens` has a default: no limit of output goes out unasked",
+}
+
 
 def add_a_family() -> str:
     """How a further family comes in: the files of one that is there, and what each record of it must say."""
     tests = sorted((ROOT / "tests").rglob("*.py"))
-    takes_all = [
-        path for path in tests if re.search(r"import .*\b(MODULES|JUDGES)\b", path.read_text(encoding="utf-8"))
-    ]
+    from_code = r"import .*\b(MODULES|JUDGES)\b|get_args\(FamilyName\)|turnwise\.lab\.families import FAMILIES"
+    takes_all = [path for path in tests if re.search(from_code, path.read_text(encoding="utf-8"))]
     lines = [
         "# Add an API family",
         DRAWN.replace("change the data", "change the script or the code"),
@@ -572,25 +585,38 @@ def add_a_family() -> str:
         "Write how a request is read, how an answer is played, and what a naive and a strict client make of a stream. The module",
         "ends with `FAMILY`. Add the module to the list in `lab/families/__init__.py`.",
         "",
+        "`stream_decoder` takes any bytes. But the lab, the gateway (`gateway/delivery.py`) and `ScriptedModel` send each stream",
+        "as server-sent events (the gateway also as a JSON array). Where a family has other frames, change these three, too.",
+        "",
         "## 3. The format: `wire/NAME/`",
-        "Write bytes to frames and requests to bytes. The folder exports `FAMILY`; its `relay_facts.py` has `RELAY_FACTS`, which",
-        "only the gateway loads. Add the name to `FamilyName` in `wire/profiles.py`, and the folder to `MODULES` in",
-        "`wire/family.py`. A row with the family's own name in `wire/profiles.toml` is for endpoints that a user gives by",
-        "their address; each provider gets a row of its own.",
+        "Write bytes to frames and requests to bytes. The folder exports `FAMILY`. Its field `traits` says what rules and the",
+        "turn have to know. Go through all fields of `FamilyTraits` (`vocab/requests.py`): each default means that the API",
+        "refuses nothing of the kind. The folder's `relay_facts.py` has `RELAY_FACTS`. The gateway loads it, and so do",
+        "`messages_from` and `messages_to`; a run does not.",
+        "",
+        "Add the name to `FamilyName` in `wire/profiles.py`, and the folder to `MODULES` in `wire/family.py`. Add a row with the",
+        "family's own name to `wire/profiles.toml`. It is required: it is for endpoints that a user gives by their address, and",
+        "`messages_to`, `turnwise check` and `ScriptedModel` look it up. Each provider gets a row of its own.",
         "",
         f"The files of `wire/{EXAMPLE}`:",
         "",
         *table(("file", "what it does"), [(f"`{path.name}`", first_sentence(path)) for path in FAMILY_FILES]),
         "",
-        "What each record must say. Its other fields have defaults; comments beside the fields tell what they mean.",
+        "What each record must say; without it the module cannot be imported. Other fields have defaults. Comments beside the",
+        "fields tell what they mean.",
         "",
         *table(
             ("record", "stands in", "must say"), [(f"`{one.__name__}`", place, needed(one)) for one, place in RECORDS]
         ),
         "",
         "## 4. What still names families",
-        "These modules stand outside the three places and name a family. Look whether the new one belongs there, too:",
-        ", ".join([f"`{path.relative_to(SOURCE).as_posix()}`" for path in naming_families()]) + ".",
+        "Five files outside the three places have to name the new family: `wire/profiles.py`, `wire/profiles.toml`,",
+        "`wire/family.py`, `lab/strict/__init__.py`, `lab/families/__init__.py`. `tests/wire/test_every_family.py` fails until",
+        "all do. These files name a family, too. Look whether the new one belongs there:",
+        "",
+        *table(("file", "without the new family"), [(f"`{name}`", WITHOUT[name]) for name in naming_families()]),
+        "",
+        "Texts for people list the families in `settings/options.py`, and in the help of `terminal` by way of example.",
         "",
         "## 5. The tests",
         "These take the families from the code:",
@@ -618,14 +644,14 @@ def needed(record: type[msgspec.Struct]) -> str:
     return ", ".join([f"`{field.name}`" for field in msgspec.structs.fields(record) if field.required])
 
 
-def naming_families() -> Iterator[Path]:
+def naming_families() -> Iterator[str]:
     """The modules outside the places of families that have a family's name as a text of its own."""
     names = {f'"{name}"' for name in registry.MODULES}
     own = (*[f"wire/{name}/" for name in registry.MODULES], "lab/strict/", "lab/families/")
     for path in sorted(SOURCE.rglob("*.py")):
         is_own = path.relative_to(SOURCE).as_posix().startswith(own)
         if not is_own and any(name in path.read_text(encoding="utf-8") for name in names):
-            yield path
+            yield path.relative_to(SOURCE).as_posix()
 
 
 def first_sentence(path: Path) -> str:

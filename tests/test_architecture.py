@@ -40,10 +40,10 @@ NODES = {
     "endpoints": 11_200,
     "gateway": 13_400,
     "journal": 20_200,
-    "lab": 40_800,
+    "lab": 40_900,
     "relay": 19_300,
     "replay": 8_600,
-    "rules": 36_800,
+    "rules": 36_700,
     "running": 18_900,
     "settings": 6_800,
     "telemetry": 3_800,
@@ -51,8 +51,8 @@ NODES = {
     "testing": 5_000,
     "tools": 49_900,
     "turn": 28_600,
-    "vocab": 5_700,
-    "wire": 74_700,
+    "vocab": 5_800,
+    "wire": 75_000,
     "workers": 6_200,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.

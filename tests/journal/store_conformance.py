@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from families import of_family
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.budgets import BudgetRow, BudgetRun
 from turnwise.journal.direct_ledger import (
@@ -82,7 +83,7 @@ def result(*, complete: bool = True) -> TurnResult:
 
 
 def started(turn: str, text: str) -> TurnStarted:
-    config = TurnConfig(session_id="s", turn_id=turn, model="m")
+    config = TurnConfig(session_id="s", turn_id=turn, model="m", **of_family("openai_chat"))
     return TurnStarted(config=config, input=(Message("user", (Text(text),)),))
 
 

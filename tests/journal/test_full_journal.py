@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from families import of_family
 from flat_agents import flat_agent
 from turnwise import Journal, RunResult, tool
 from turnwise.agent.run_options import RunOptions
@@ -266,7 +267,8 @@ async def test_a_journal_that_cannot_take_the_beginning_is_the_callers_matter(tm
         pen = journal.begin_turn(turn_id="t1", session_id="session1", folder="/here", title="go")
         forbid_writing(journal)
         started = TurnStarted(
-            config=TurnConfig(session_id="session1", turn_id="t1", model="m"), input=(Message("user", (Text("go"),)),)
+            config=TurnConfig(session_id="session1", turn_id="t1", model="m", **of_family("openai_chat")),
+            input=(Message("user", (Text("go"),)),),
         )
         model = ScriptedModel(["Never."], family=FAMILY)
         with pytest.raises(JournalFailed, match=READ_ONLY):

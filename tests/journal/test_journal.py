@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from families import of_family
 from left_journals import unseen_owner
 from turn.playing import session_messages
 from turnwise.base.clock import SystemClock
@@ -28,7 +29,7 @@ from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
 from turnwise.vocab import NO_USAGE, Fault, FaultKind, FinishReason, Message, Response, StopReason, Text, Usage
 from waits import HANG_S
 
-CONFIG = TurnConfig(session_id="s1", turn_id="t1", model="m")
+CONFIG = TurnConfig(session_id="s1", turn_id="t1", model="m", **of_family("openai_chat"))
 STARTED = TurnStarted(config=CONFIG, input=(Message("user", (Text("grüß dich"),)),))
 ANSWER = ResponseReceived(
     number=1, response=Response(message=Message("assistant", (Text("hallo"),)), finish=FinishReason.STOP)

@@ -39,7 +39,10 @@ from turnwise.turn.events import ResponseReceived
 from turnwise.turn.turn_spending import AtStake, Purse
 from turnwise.vocab import Response, Usage
 from turnwise.wire import family as registry
-from turnwise.wire.endings import FIELDS
+from turnwise.wire.anthropic_messages.endings import USAGE as CLAUDE_USAGE
+from turnwise.wire.gemini.endings import USAGE as GEMINI_USAGE
+from turnwise.wire.openai_chat.endings import USAGE as CHAT_USAGE
+from turnwise.wire.openai_responses.open_response import USAGE as RESPONSES_USAGE
 from turnwise.wire.profiles import builtin_profiles
 from whole_streams import read_stream
 
@@ -148,13 +151,7 @@ def test_each_bill_is_what_the_lists_say_by_hand(profile: str, name: str) -> Non
 
 @pytest.mark.promise("bill:served")
 def test_the_table_has_each_field_that_costs() -> None:
-    """Every count, part and word of the tables in `wire/endings.py` that vendors' own packages have stands in a bill."""
-    vendors = {
-        "anthropic_messages": "anthropic",
-        "openai_responses": "openai",
-        "openai_chat": "openai-chat",
-        "gemini": "google",
-    }
+    """Every count, part and word of the families' tables that vendors' own packages have stands in a bill."""
     seen = " ".join([bill.usage for bills in BILLS.values() for bill in bills.values()])
     compatible = {
         "reasoning_tokens",
@@ -163,8 +160,8 @@ def test_the_table_has_each_field_that_costs() -> None:
         "total_tokens",
         "toolUsePromptTokenCount",
     }
-    for family in vendors:
-        for path, field in FIELDS[family].items():
+    for table in (CLAUDE_USAGE, RESPONSES_USAGE, CHAT_USAGE, GEMINI_USAGE):
+        for path, field in table.fields.items():
             last = path.rpartition(".")[2]
             if field.meaning in ("count", "part", "term") and last not in compatible:
                 told = "service_tier" if last == "service_tier" else f'"{last}"'

@@ -8,16 +8,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from families import of_family, traits_of
 from flat_agents import flat_agent
 from lab.failing import settled
-from turnwise import Journal, tool
+from turnwise import Agent, Journal, tool
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.habits import Circuits
 from turnwise.errors import CallerError
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.journal.ledger_queries import LedgerSpan
-from turnwise.journal.records import RequestSent
+from turnwise.journal.records import RequestSent, decode_record, encode_record
 from turnwise.journal.turn_writer import TurnJournal
 from turnwise.rules.permissions import Policy
 from turnwise.rules.retries import CircuitPolicy
@@ -31,7 +33,8 @@ from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
-from turnwise.vocab import Fault, FaultKind, Message, Request, Text
+from turnwise.vocab import NO_TRAITS, Fault, FaultKind, Message, Request, Text
+from turnwise.wire.family import MODULES
 
 ENTRY = LedgerEntry(
     session="s1",
@@ -47,7 +50,8 @@ ENTRY = LedgerEntry(
     sent_bytes=3,
 )
 STARTED = TurnStarted(
-    config=TurnConfig(session_id="s1", turn_id="t1", model="m"), input=(Message("user", (Text("go"),)),)
+    config=TurnConfig(session_id="s1", turn_id="t1", model="m", **of_family("openai_chat")),
+    input=(Message("user", (Text("go"),)),),
 )
 SENT = RequestSent(number=1, purpose="step", url="u", body_sha256="", body_bytes=3)
 BEFORE_STEP_1 = ["turn_started", "step_prepared", "request_sent"]
@@ -213,3 +217,23 @@ def test_a_request_that_was_left_behind_is_completed_after_the_turns_end() -> No
         pen.abandon()
         pen.request_became(msgspec.structs.replace(ENTRY, outcome="cancelled"))
         assert journal.ledger.entries(LedgerSpan()) == [msgspec.structs.replace(ENTRY, outcome="cancelled")]
+
+
+def test_a_turn_of_before_is_read_with_what_its_family_takes() -> None:
+    """Proves: a journal that has a family's name alone gives the same turn as one of today, which says what the family takes; a
+    name that nobody knows stays as it is."""
+    for name in MODULES:
+        config = replace(STARTED.config, **of_family(name))
+        for written in (config, replace(config, traits=NO_TRAITS)):
+            read = decode_record(encode_record(replace(STARTED, config=written)))
+            assert isinstance(read, TurnStarted)
+            assert read.config.traits == traits_of(name) != NO_TRAITS
+    unknown = replace(STARTED, config=replace(STARTED.config, family="of_tomorrow", traits=NO_TRAITS))
+    assert decode_record(encode_record(unknown)) == unknown
+
+
+def test_an_agents_turns_know_what_their_family_takes() -> None:
+    """Proves: the configuration of a run carries the traits of the family that its endpoint speaks."""
+    for name in MODULES:
+        agent = Agent(f"{name}:m", endpoint={"base_url": BASE_URL})
+        assert (agent.config.family, agent.config.traits) == (name, traits_of(name))

@@ -7,6 +7,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
+from families import of_family
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.habits import Circuits
 from turnwise.journal.ledger import LedgerEntry
@@ -101,7 +102,7 @@ async def turn(
         stream=stream,
         deadlines=DEADLINES,
         retry=RetryPolicy(),
-        family=family,
+        **of_family(family),
         profile=profile.name,
         recover="continue",
     )

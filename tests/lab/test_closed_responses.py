@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from families import of_family
 from lab.raw_server import Body, Ending, Served, serving
 from tables import each
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
@@ -205,7 +206,7 @@ async def turn(
         retry=QUICKLY,
         tools=(OFFER,),
         recover="continue",
-        family=family,
+        **of_family(family),
         profile=profile.name,
     )
     async with AiohttpTransport(env={}) as transport:

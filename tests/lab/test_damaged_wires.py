@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
+from families import of_family
 from lab.failing import FAMILIES, SCHEMA
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import Endpoint
@@ -49,7 +50,7 @@ async def turn(script: Script, *, family: str, stream: bool = True) -> Ended:
         stream=stream,
         deadlines=PATIENT,
         retry=QUICKLY,
-        family=family,
+        **of_family(family),
         profile=profile.name,
     )
     prefix = "" if family in ("anthropic_messages", "gemini") else "/v1"

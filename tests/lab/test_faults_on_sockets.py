@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from families import of_family
 from lab.failing import FAMILIES
 from lab.test_faults import KEPT, LOST, fails
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
@@ -53,7 +54,7 @@ async def turn(lab: Lab, *, family: str, stream: bool = True, until_finish: bool
         stream=stream,
         deadlines=DEADLINES,
         retry=QUICKLY,
-        family=family,
+        **of_family(family),
         profile=profile.name,
     )
     prefix = "" if family in ("anthropic_messages", "gemini") else "/v1"

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from families import of_family
 from flat_agents import flat_agent
 from thoroughness import spread
 from turn.wire_prefix import Wire, changes_between, check_prefixes, read_wire
@@ -103,7 +104,7 @@ def config_of(row: Profile, **more: Any) -> TurnConfig:
         model="m",
         system=(Text("Be kind."), Text("Be brief.", opaque=BREAKPOINT)),
         tools=tuple([tool.offer for tool in tools_of_turn()]),
-        family=row.family,
+        **of_family(row.family),
         profile=row.name,
         accepts_prefill=row.accepts_prefill,
         default_max_tokens=row.sent_max_tokens,

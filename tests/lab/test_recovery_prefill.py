@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from families import of_family
 from lab.cut_cells import LIMITS, MODELS, RAW, WAYS
 from turnwise.agent.tools import ToolLike, read_tools
 from turnwise.endpoints.endpoints import Endpoint
@@ -46,7 +47,7 @@ async def run(
         settings=Settings(max_output_tokens=limit),
         stream=stream,
         recover="continue",
-        family=profile.family,
+        **of_family(profile.family),
         profile=profile.name,
         accepts_prefill=profile.accepts_prefill,
         default_max_tokens=profile.sent_max_tokens,

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from families import traits_of
 from lab.asking import ask, body_of, path_of
 from tables import each
 from thoroughness import spread
@@ -250,7 +251,9 @@ class Session:
         response = self.request(tuple(self.messages), settings=with_budget(Settings(), budget=budget), forbids=forbids)
         self.prompt = measured(self.prompt, usage=response.usage)
         # The lab counts its ids, those of items too, by the messages that it is shown: fewer after a compaction.
-        ids = [unique_id(call.id, taken=self.taken, family=self.family) for call in calls_of(response.message)]
+        ids = [
+            unique_id(call.id, taken=self.taken, traits=traits_of(self.family)) for call in calls_of(response.message)
+        ]
         self.taken.update(ids)
         renamed = iter(ids)
         parts = [

@@ -9,16 +9,12 @@ import pytest
 from lab.judged_openai import ASKED, CHAT, CHAT_REFUSED, RESPONSES, RESPONSES_REFUSED
 from lab.judged_others import ANTHROPIC, GEMINI, TEXT, claude, model
 from lab.judging import refusal_of
+from turnwise.lab.families import FAMILIES as LAB_FAMILIES
 from turnwise.lab.families import route
 from turnwise.lab.raw import Raw, parse
 from turnwise.lab.strict import JUDGES, ModelRules, Rejected, check, error_body
 
-FAMILIES = {
-    "openai_chat": "openai_chat",
-    "openai_responses": "openai_responses",
-    "anthropic": "anthropic_messages",
-    "gemini": "gemini",
-}
+FAMILIES = {one.recorded_as or name: name for name, one in LAB_FAMILIES.items()}
 # Requests that another server of the family answered and the judged one would not: file's start -> why.
 OTHER_SERVERS = {
     "openai_chat/mistral__": "`tool_choice` without tools, `document_url` parts",

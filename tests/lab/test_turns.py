@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from families import of_family
 from thoroughness import spread
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import Endpoint
@@ -40,7 +41,7 @@ async def turn(lab: Lab, model: str, *, family: str, stream: bool, folder: Path,
         stream=stream,
         max_steps=MAX_STEPS,
         deadlines=Deadlines(first_event_s=HANG_S, idle_s=HANG_S, total_s=HANG_S),
-        family=family,
+        **of_family(family),
         profile=profile.name,
     )
     config = msgspec.structs.replace(config, **more)

@@ -4,6 +4,7 @@ import json
 
 import msgspec
 
+from families import traits_of
 from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.lab import strict
 from turnwise.lab.families import FAMILIES
@@ -13,7 +14,7 @@ from turnwise.lab.replies import LabRequest
 from turnwise.lab.script import Writer
 from turnwise.lab.writer import room_of, writer_reply
 from turnwise.rules.continuation import Grown, PartialKind, ask_to_continue, hold_back, stitch
-from turnwise.rules.truncation import Cut, find_cut, hands_out_objects
+from turnwise.rules.truncation import Cut, find_cut
 from turnwise.vocab import (
     Message,
     Request,
@@ -100,7 +101,7 @@ class Asking:
         return response
 
     def cut_of(self, response: Response) -> Cut | None:
-        objects = hands_out_objects(self.family, streamed=self.streamed)
+        objects = traits_of(self.family).gives_objects(streamed=self.streamed)
         return find_cut(response, limit_tokens=self.limit, hands_out_objects=objects)
 
     def continued(

@@ -5,6 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from families import of_family, traits_of
 from thoroughness import examples
 from turnwise.rules.history import BEGINNING_MISSING, NO_RESULT, heal, unique_id
 from turnwise.rules.schema import decode_strictly
@@ -59,7 +60,7 @@ SOUND = (
 @pytest.mark.parametrize("family", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
 def test_sound_history_stays_as_it_is(family: str) -> None:
     """The very same messages: nothing is normalised for its own sake."""
-    healed = heal(SOUND, family=family)
+    healed = heal(SOUND, **of_family(family))
     assert all(new is old for new, old in zip(healed.messages, SOUND, strict=True))
     assert (healed.repairs, healed.call_ids) == ((), frozenset("abc"))
 
@@ -68,8 +69,8 @@ def test_sound_history_stays_as_it_is(family: str) -> None:
 def test_results_in_messages_of_their_own_are_one_message_in_call_order() -> None:
     """Chat Completions has a message for each; that is a form, not a fault. The order is mended and recorded."""
     given_ = (HELLO, calls(call("a"), call("b")), results(result("b")), results(result("a")))
-    assert heal(given_, family="gemini").messages == (*given_[:2], results(result("a"), result("b")))
-    assert heal(given_, family="gemini").repairs == (
+    assert heal(given_, **of_family("gemini")).messages == (*given_[:2], results(result("a"), result("b")))
+    assert heal(given_, **of_family("gemini")).repairs == (
         Repair("result_order", "message 1", "put the results into the order of the calls"),
     )
 
@@ -77,7 +78,7 @@ def test_results_in_messages_of_their_own_are_one_message_in_call_order() -> Non
 @pytest.mark.promise("step:history-healed", "step:every-call-answered")
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
     """Every server refuses a call that nothing answers."""
-    healed = heal((HELLO, calls(call("a"), call("b")), results(result("b")), HELLO), family="openai_chat")
+    healed = heal((HELLO, calls(call("a"), call("b")), results(result("b")), HELLO), **of_family("openai_chat"))
     missing = replace(result("a", NO_RESULT), is_error=True)
     assert healed.messages == (HELLO, calls(call("a"), call("b")), results(missing, result("b")), HELLO)
     assert [repair.kind for repair in healed.repairs] == ["orphan_call"]
@@ -87,7 +88,7 @@ def test_a_call_without_a_result_gets_one_that_says_so() -> None:
 def test_results_without_a_call_and_second_results_are_left_out() -> None:
     """The first result of a call counts."""
     given_ = (results(result("x")), HELLO, calls(call("a")), results(result("a", "1"), result("a", "2")), BYE)
-    healed = heal(given_, family="openai_chat")
+    healed = heal(given_, **of_family("openai_chat"))
     assert healed.messages == (HELLO, calls(call("a")), results(result("a", "1")), BYE)
     assert healed.repairs == (
         Repair("orphan_result", "history", "left out 2 results that no call of the history asked for"),
@@ -107,7 +108,7 @@ def test_results_without_a_call_and_second_results_are_left_out() -> None:
 )
 def test_a_result_in_the_wrong_place_goes_behind_its_call(given_: tuple[Message, ...]) -> None:
     """After other messages, before the call, in a user's message, beside a text."""
-    healed = heal(given_, family="openai_chat")
+    healed = heal(given_, **of_family("openai_chat"))
     assert healed.messages[:3] == (HELLO, calls(call("a")), results(result("a")))
     assert sorted(healed.messages[3:], key=str) == sorted([HELLO, BYE], key=str)
     assert healed.repairs
@@ -125,7 +126,7 @@ def test_an_id_used_again_is_made_unique_and_pairs_rightly() -> None:
         calls(call("")),
         results(result("", "4")),
     )
-    healed = heal(given_, family="openai_chat")
+    healed = heal(given_, **of_family("openai_chat"))
     assert healed.messages == (
         HELLO,
         calls(call("a"), call("a_2")),
@@ -143,11 +144,11 @@ def test_what_a_family_refuses_is_left_out_for_it_only() -> None:
     """Blank text, reasoning at the end, a first message that is not a user's, ids with other characters; names stay."""
     odd = ToolCall(id="x:1", name="read file")
     given_ = (calls(Text(" "), odd, Reasoning("hm")), results(result("x:1")), calls(Reasoning("only")), calls())
-    chat = heal(given_, family="openai_chat")
+    chat = heal(given_, **of_family("openai_chat"))
     assert chat.messages == (given_[0], results(result("x:1", name="read file")))
     assert [repair.kind for repair in chat.repairs] == ["empty_message", "empty_message"]
-    strict = heal(given_, family="anthropic_messages")
-    fit = unique_id("x:1", taken=(), family="anthropic_messages")
+    strict = heal(given_, **of_family("anthropic_messages"))
+    fit = unique_id("x:1", taken=(), traits=traits_of("anthropic_messages"))
     assert strict.messages == (
         Message("user", (Text(BEGINNING_MISSING),)),
         calls(ToolCall(id=fit, name="read file")),
@@ -158,7 +159,7 @@ def test_what_a_family_refuses_is_left_out_for_it_only() -> None:
 def test_results_under_mixed_up_ids_belong_to_the_calls_before_them() -> None:
     """As many results as calls right behind them: taken in order (a recorded Anthropic conversation has such a pair)."""
     given_ = (HELLO, calls(call("a"), call("b")), results(result("x", "1"), result("b", "2")), BYE)
-    healed = heal(given_, family="anthropic_messages")
+    healed = heal(given_, **of_family("anthropic_messages"))
     assert healed.messages[2] == results(result("a", "1"), result("b", "2"))
     assert healed.repairs == (Repair("result_id", "call a", "took the result of `x` for its own"),)
 
@@ -168,8 +169,8 @@ def test_items_of_another_family_alone_are_no_message() -> None:
     item = ProviderItem("openai_responses", "web_search_call", "{}")
     signed = Text("", opaque=Opaque("gemini", '{"thoughtSignature":"x"}'))
     given_ = (HELLO, calls(item), calls(signed))
-    assert heal(given_, family="gemini").messages == (HELLO, calls(signed))
-    assert heal(given_, family="openai_responses").messages == (HELLO, calls(item))
+    assert heal(given_, **of_family("gemini")).messages == (HELLO, calls(signed))
+    assert heal(given_, **of_family("openai_responses")).messages == (HELLO, calls(item))
 
 
 @pytest.mark.promise("step:history-healed")
@@ -178,10 +179,10 @@ def test_arguments_that_servers_cannot_read_go_back_as_an_empty_object(arguments
     """Whatever state an importer claimed. Free-form text stays as it is."""
     for state in ArgumentsState:
         bad = ToolCall(id="a", name="read", arguments=arguments, state=state, reason="cut")
-        healed = heal((HELLO, calls(bad), results(result("a"))), family="openai_chat")
+        healed = heal((HELLO, calls(bad), results(result("a"))), **of_family("openai_chat"))
         assert healed.messages[1] == calls(call("a"))
     text = ToolCall(id="a", name="read", arguments=arguments, state=ArgumentsState.TRUNCATED, free_form=True)
-    healed = heal((HELLO, calls(text), results(result("a"))), family="openai_responses")
+    healed = heal((HELLO, calls(text), results(result("a"))), **of_family("openai_responses"))
     assert healed.messages[1] == calls(replace(text, state=ArgumentsState.COMPLETE))
 
 
@@ -197,41 +198,41 @@ def test_ids_longer_than_the_family_takes_are_cut_and_their_results_follow(famil
     """Public reports: langmanus#119, opencode#12653, fastllm#45. Ids that begin alike stay apart, whatever stands before."""
     other = LONG + "y"
     given_ = (HELLO, calls(call(LONG), call(other)), results(result(LONG, "1"), result(other, "2")))
-    healed = heal(given_, family=family)
+    healed = heal(given_, **of_family(family))
     ids = [part.id for part in healed.messages[1].parts if isinstance(part, ToolCall)]
     assert [len(id) for id in ids] == [limit, limit] and len(set(ids)) == 2
     assert healed.messages[2] == results(result(ids[0], "1"), result(ids[1], "2"))
     assert [repair.kind for repair in healed.repairs] == ["call_id", "call_id"]
-    alone = heal((HELLO, calls(call(other)), results(result(other, "2"))), family=family)
+    alone = heal((HELLO, calls(call(other)), results(result(other, "2"))), **of_family(family))
     assert alone.messages[1] == calls(call(ids[1]))
-    again = heal((calls(call(other)), results(result(other))), family=family, taken_ids=ids)
+    again = heal((calls(call(other)), results(result(other))), **of_family(family), taken_ids=ids)
     (renamed,) = again.call_ids - set(ids)
     assert renamed.endswith("_2") and len(renamed) == limit
 
 
 def test_an_id_of_vllm_is_cut_for_chat_and_no_other() -> None:
     """46 characters: too many for Chat Completions, few enough for the others."""
-    assert unique_id(VLLM, taken=(), family="openai_chat") == "chatcmpl-tool-0123456789abcdef0_634a830d"
+    assert unique_id(VLLM, taken=(), traits=traits_of("openai_chat")) == "chatcmpl-tool-0123456789abcdef0_634a830d"
     for family in ("openai_responses", "anthropic_messages", "gemini"):
-        assert unique_id(VLLM, taken=(), family=family) == VLLM
+        assert unique_id(VLLM, taken=(), traits=traits_of(family)) == VLLM
 
 
 def test_a_signature_inside_an_id_stays_whole_for_the_family_that_put_it_there() -> None:
     """LiteLLM keeps Gemini's signature in a Chat call's id and needs it back (litellm#16895)."""
     carrying = f"call_1__thought__{'c2lnbmVk' * 20}=="
-    assert unique_id(carrying, taken=(), family="openai_chat") == carrying
-    assert len(unique_id(carrying, taken=(), family="anthropic_messages")) == 64
+    assert unique_id(carrying, taken=(), traits=traits_of("openai_chat")) == carrying
+    assert len(unique_id(carrying, taken=(), traits=traits_of("anthropic_messages"))) == 64
 
 
 @pytest.mark.promise("step:history-healed")
 def test_ids_that_differ_in_punctuation_alone_stay_apart() -> None:
     """Anthropic takes letters, digits, `_` and `-`; which of two ids came first must not matter to either."""
     ids = ["functions.read:0", "functions:read.0", "functions_read_0"]
-    fit = [unique_id(id, taken=(), family="anthropic_messages") for id in ids]
+    fit = [unique_id(id, taken=(), traits=traits_of("anthropic_messages")) for id in ids]
     assert fit[2] == ids[2] and len(set(fit)) == 3
     assert all(id.startswith("functions_read_0") for id in fit)
     given_ = (HELLO, calls(*[call(id) for id in ids]), results(*[result(id, id) for id in ids]))
-    healed = heal(given_, family="anthropic_messages")
+    healed = heal(given_, **of_family("anthropic_messages"))
     assert healed.messages[2] == results(*[result(new, old) for new, old in zip(fit, ids, strict=True)])
 
 
@@ -240,7 +241,7 @@ def test_ids_that_differ_in_punctuation_alone_stay_apart() -> None:
 def test_a_failed_result_without_a_word_says_that_there_was_none(content: tuple[Text, ...]) -> None:
     """Anthropic: "content cannot be empty if `is_error` is true" (markform#153)."""
     empty = ToolResult(call_id="a", name="read", content=content, is_error=True)
-    healed = heal((HELLO, calls(call("a")), results(empty)), family="anthropic_messages")
+    healed = heal((HELLO, calls(call("a")), results(empty)), **of_family("anthropic_messages"))
     assert healed.messages[2] == results(replace(empty, content=(Text("(no output)"),)))
 
 
@@ -261,8 +262,8 @@ histories = st.lists(
 @given(given_=histories, family=st.sampled_from(["openai_chat", "openai_responses", "anthropic_messages", "gemini"]))
 def test_healing_twice_changes_nothing_more(given_: list[Message], family: str) -> None:
     """Healed history is sound, so the next turn begins with the same bytes."""
-    once = heal(given_, family=family)
-    twice = heal(once.messages, family=family)
+    once = heal(given_, **of_family(family))
+    twice = heal(once.messages, **of_family(family))
     assert (twice.messages, twice.repairs) == (once.messages, ())
 
 
@@ -359,8 +360,8 @@ def test_sound_history_is_told_by_a_short_look_as_by_a_close_one(
 ) -> None:
     """A stray result in front makes every message be looked at closely, and goes: nothing else may differ by it."""
     stray = results(result("stray"))
-    short = heal(given_, family=family, taken_ids=taken)
-    close = heal((stray, *given_), family=family, taken_ids=taken)
+    short = heal(given_, **of_family(family), taken_ids=taken)
+    close = heal((stray, *given_), **of_family(family), taken_ids=taken)
     assert short.messages == close.messages
     assert short.call_ids == close.call_ids
     own = [repair.kind for repair in short.repairs if repair.kind != "orphan_result"]
@@ -392,7 +393,7 @@ def test_arguments_stay_where_strict_json_reads_an_object(text: str) -> None:
     except ValueError:
         is_object = False
     asked = replace(call("a"), arguments=text)
-    healed = heal((HELLO, calls(asked), results(result("a"))), family="openai_chat")
+    healed = heal((HELLO, calls(asked), results(result("a"))), **of_family("openai_chat"))
     kept = healed.messages[1].parts[0]
     assert isinstance(kept, ToolCall)
     assert (kept.arguments == text, not healed.repairs) == ((True, True) if is_object else (text == "{}", False))
@@ -402,12 +403,12 @@ def test_files_of_a_system_message_are_a_users() -> None:
     """OpenAI's Chat Completions takes files of nobody else; the other families as they come."""
     image = File(media_type="image/png", url="https://x/y.png")
     given_ = (Message("system", (Text("Be brief."), image)), Message("system", (image,)))
-    healed = heal(given_, family="openai_chat")
+    healed = heal(given_, **of_family("openai_chat"))
     assert healed.messages == (
         Message("system", (Text("Be brief."),)),
         Message("user", (image,)),
         Message("user", (image,)),
     )
     assert [repair.kind for repair in healed.repairs] == ["misplaced_part", "misplaced_part"]
-    assert heal(healed.messages, family="openai_chat").repairs == ()
-    assert heal(given_, family="openai_responses").messages == given_
+    assert heal(healed.messages, **of_family("openai_chat")).repairs == ()
+    assert heal(given_, **of_family("openai_responses")).messages == given_

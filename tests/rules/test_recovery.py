@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from families import traits_of
 from tables import each
 from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.recovery import (
@@ -51,7 +52,7 @@ REQUEST = Request(
     messages=(Message("user", (Text("Write it."),)),),
     tools=(ToolSpec(name="write", parameters='{"type": "object"}'),),
 )
-MEANS = Means(recover="continue", callable=("write",), limits=ModelLimits(), family="openai_chat")
+MEANS = Means(recover="continue", callable=("write",), limits=ModelLimits(), traits=traits_of("openai_chat"))
 
 
 def _cut_response(*parts: Part) -> Response:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from families import traits_of
 from turnwise.rules.answer_room import OUTCOMES, exit_code, forbid_tools
 from turnwise.rules.limits import MaxSteps, Spent, forecast, pace
 from turnwise.vocab import StopReason, ToolSpec
@@ -33,7 +34,7 @@ def test_tools_stay_in_the_request_unless_the_endpoint_or_the_model_makes_that_u
 
     def forbidden(means: str, *, disobeyed: bool, family: str) -> tuple[int, object]:
         kept = forbid_tools(
-            tools, means="send" if means == "send" else "drop_tools", disobeyed=disobeyed, family=family
+            tools, means="send" if means == "send" else "drop_tools", disobeyed=disobeyed, traits=traits_of(family)
         )
         return len(kept.tools), kept.tool_choice
 

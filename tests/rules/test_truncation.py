@@ -5,9 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from families import traits_of
 from recordings import decode, rows
 from tables import each
-from turnwise.rules.truncation import Cut, CutCall, find_cut, hands_out_objects, limit_hit, spent_unseen
+from turnwise.rules.truncation import Cut, CutCall, find_cut, limit_hit, spent_unseen
 from turnwise.vocab import (
     ArgumentsState,
     Fault,
@@ -149,7 +150,7 @@ def test_who_hands_out_objects() -> None:
         for family in ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
         for streamed in (True, False)
     ]
-    assert [mode for mode in modes if hands_out_objects(mode[0], streamed=mode[1])] == [
+    assert [mode for mode in modes if traits_of(mode[0]).gives_objects(streamed=mode[1])] == [
         ("anthropic_messages", False),
         ("gemini", True),
         ("gemini", False),

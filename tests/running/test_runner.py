@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from families import of_family
 from turn.playing import session_messages
 from turnwise.journal.journal import Journal
 from turnwise.journal.records import RequestSent, ToolsStarted
@@ -77,7 +78,7 @@ def started(
         tools=tuple([tool.offer for tool in tools]),
         stream=stream,
         deadlines=deadlines,
-        family=model.endpoint.profile.family,
+        **of_family(model.endpoint.profile.family),
         profile=model.endpoint.profile.name,
     )
     config = msgspec.structs.replace(config, **more)

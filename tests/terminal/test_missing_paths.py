@@ -7,7 +7,8 @@ import pytest
 from terminal.running import Cli, running_lab
 from turnwise.lab import Lab
 from turnwise.lab.families import is_strict_path
-from turnwise.wire.profiles import where_asked
+from turnwise.wire.family import family as family_named
+from turnwise.wire.family import where_asked
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_404_for_a_model_shows_the_url_and_suggests_no_path(cli: Cli, strict_l
     ],
 )
 def test_a_path_is_suggested_where_one_is_missing(base_url: str, family: str, suggests: bool) -> None:
-    said = where_asked("http://h/x?key=secret", base_url=base_url, family=family)  # pyright: ignore[reportArgumentType]
+    said = where_asked("http://h/x?key=secret", base_url=base_url, family=family_named(family))
     assert ("try `" in said) is suggests and "secret" not in said and "api-version" not in said
 
 

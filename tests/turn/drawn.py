@@ -3,7 +3,7 @@
 import msgspec
 from hypothesis import strategies as st
 
-from turnwise.rules.answer_room import NEEDS_TOOLS_FOR_HISTORY
+from families import traits_of
 from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, MaxToolCalls, MaxWallTime
 from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits
@@ -215,7 +215,8 @@ HOOKED: tuple[HookPoint, ...] = ("before_tool", "after_tool", "before_request")
 
 def _of_an_endpoint(config: TurnConfig) -> TurnConfig:
     """An endpoint that wants the tools of its history declared cannot forbid them by leaving them out."""
-    if config.family in NEEDS_TOOLS_FOR_HISTORY:
+    config = msgspec.structs.replace(config, traits=traits_of(config.family))
+    if config.traits.wants_called_tools:
         return msgspec.structs.replace(config, tool_choice_none="send")
     return config
 

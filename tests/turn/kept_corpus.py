@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from families import of_family
 from recordings import decode, rows
 from stand_ins import make_stand_ins
 from turn.kept_sessions import digest_of, form_of
@@ -125,7 +126,7 @@ def _config(recorded: Recorded) -> TurnConfig:
         stream=recorded.stream,
         max_steps=6,
         retry=RetryPolicy(attempts=2),
-        family=recorded.family,
+        **of_family(recorded.family),
         profile=recorded.family,
         recover="continue",
         room="compact",

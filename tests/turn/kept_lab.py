@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from families import of_family
 from lab.failing import DEADLINES, FAMILIES, settled
 from turnwise.agent.agent_setup import with_script
 from turnwise.base.clock import SystemClock
@@ -161,7 +162,7 @@ def lab_config(script: Script, *, family: str, stream: bool, tools: tuple[Tool, 
         max_steps=20 if script.window_tokens or script.name == "long-session" else 8,
         deadlines=DEADLINES,
         retry=RetryPolicy(),
-        family=family,
+        **of_family(family),
         profile=family,
         recover="continue",
         judges_cut=True,

@@ -9,11 +9,13 @@ import hashlib
 import lzma
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.errors import CallerError, TurnwiseBug
+from turnwise.journal.records import with_traits
 from turnwise.turn.commands import Command
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.turn.history import Carried
@@ -58,6 +60,11 @@ class KeptSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 _decode = msgspec.json.Decoder(KeptSession).decode
+
+
+def _known(event: Event) -> Event:
+    """As a journal reads it: the kept sessions are of before a configuration said what its family takes."""
+    return cast(Event, with_traits(event))
 
 
 def digest_of(form: bytes) -> str:
@@ -118,7 +125,8 @@ def digests_of(outputs: Iterable[Output]) -> str:
 def read_part(file: Path) -> Iterator[KeptSession]:
     with lzma.open(file, "rb") as lines:
         for line in lines:
-            yield _decode(line)
+            kept = _decode(line)
+            yield replace(kept, turns=tuple([tuple([_known(event) for event in turn]) for turn in kept.turns]))
 
 
 def write_part(file: Path, *, sessions: Iterable[KeptSession]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from families import of_family
 from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import Command, FinishTurn, PlannedCall, PrepareStep, RunTools, SendRequest
 from turnwise.turn.config import ToolOffer, TurnConfig, TurnResult
@@ -37,7 +38,14 @@ WRITE = ToolOffer(spec=ToolSpec(name="write", parameters=SCHEMA), effect="write"
 CLIENT = ToolOffer(spec=ToolSpec(name="client"), client_side=True)
 PROGRAM = '{"type":"object","properties":{"program":{"type":"string"}},"required":["program"]}'
 SCRIPT = ToolOffer(spec=ToolSpec(name="script", parameters=PROGRAM), script=True, exclusive=True)
-CONFIG = TurnConfig(session_id="s", turn_id="t", model="m", tools=(READ, WRITE, CLIENT), system=(Text("Be kind."),))
+CONFIG = TurnConfig(
+    session_id="s",
+    turn_id="t",
+    model="m",
+    tools=(READ, WRITE, CLIENT),
+    system=(Text("Be kind."),),
+    **of_family("openai_chat"),
+)
 ASK = Message("user", (Text("change it"),))
 PATH = '{"path":"a"}'
 

@@ -47,7 +47,7 @@ def test_a_turn_killed_anywhere_leaves_a_session_that_goes_on(started: TurnStart
     own = left[len(started.history) + len(started.input) :]
     if not waiting and not judged.resumed:
         begun = (Message("user", (Text("hello"),)), *own)
-        assert heal(begun, family=started.config.family).repairs == ()
+        assert heal(begun, family=started.config.family, traits=started.config.traits).repairs == ()
     if not judged.has_ended:
         for number in range(len(judged.words)):
             assert len([one for one in left if text_of(one).startswith(f"word {number}")]) == 1

@@ -6,6 +6,7 @@ Mutants that no test noticed. Events in, commands out.
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from turn.playing import ASK, CONFIG, Played, call, play, says
 from turn.test_after_a_summary import TALK
 from turn.test_begin_again import BUSY
@@ -45,7 +46,7 @@ def test_credits_that_are_too_few_for_a_summary_lead_to_a_request_that_they_pay_
 RAISED = replace(
     ROOMY,
     tools=(WRITE,),
-    family="gemini",
+    **of_family("gemini"),
     recover="continue",
     model_limits=ModelLimits(context_window_tokens=16_000, max_output_tokens=8_000),
     prepares_steps=True,
@@ -83,7 +84,7 @@ def test_a_cut_object_is_asked_for_once_more_only_once_though_the_limit_stays_be
     """Proves: the window leaves less than the model's limit each time, so a higher limit is always there to ask for. Without a
     count of the tries the turn would ask for the same response without end."""
     limits = ModelLimits(context_window_tokens=10_000, max_output_tokens=10_000)
-    config = replace(ROOMY, tools=(WRITE,), family="gemini", recover="continue", model_limits=limits)
+    config = replace(ROOMY, tools=(WRITE,), **of_family("gemini"), recover="continue", model_limits=limits)
     played = play([OBJECT, OBJECT, says("Done.")], config=config, earlier=messages_of(9_000))
     assert [purpose for purpose, _, _ in asked(played)] == ["step", "retry", "step"]
     assert (played.ran, played.result.text, played.result.complete) == ([], "Done.", True)
@@ -138,7 +139,7 @@ def test_an_object_that_the_limit_may_have_cut_does_not_run(family: str, streame
     """Proves: where arguments come as objects a cut does not show, so the last call of a response that met its limit counts as
     cut though it looks whole."""
     script = [says(call("a"), call("b"), finish=FinishReason.LENGTH), says("Done.")]
-    played = play(script, config=replace(CONFIG, family=family, stream=streamed))
+    played = play(script, config=replace(CONFIG, **of_family(family), stream=streamed))
     assert [[plan.call.id for plan in planned] for planned in played.ran] == [["a", "b"] if runs else ["a"]]
     assert played.result.text == "Done."
 

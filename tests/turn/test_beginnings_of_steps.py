@@ -6,6 +6,7 @@ Events in, commands out.
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from turn.playing import ASK, CONFIG, call, done, says
 from turn.test_learned_room import SEARCH
 from turn.test_pending_calls import PENDING, YES
@@ -19,7 +20,7 @@ from turnwise.vocab import FinishReason, Message, Text
 @pytest.mark.promise("end:forced-answer")
 def test_the_last_step_is_prepared_with_what_a_pause_leaves_for_the_answer() -> None:
     """Proves: nothing goes on with the pause, so `prepare_step` is shown its text alone, as the request will carry it."""
-    config = replace(CONFIG, family="anthropic_messages", prepares_steps=True, max_steps=2)
+    config = replace(CONFIG, **of_family("anthropic_messages"), prepares_steps=True, max_steps=2)
     turn, first = Turn.start(TurnStarted(config=config, input=(ASK,)))
     assert isinstance(first, PrepareStep)
     turn.receive(StepPrepared())

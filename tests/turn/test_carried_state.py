@@ -7,6 +7,7 @@ from types import FrameType
 import msgspec
 import pytest
 
+from families import of_family
 from turn.playing import ASK, CONFIG, call, says, session_messages
 from turnwise.rules.compaction import GONE, SUMMARY_HEAD
 from turnwise.rules.prompt_room import ModelLimits
@@ -166,7 +167,7 @@ def test_another_family_is_given_what_was_said_before_it() -> None:
     """Proves: ids are fitted anew from the messages as they came, as long as nothing gave way."""
     lived = Lived()
     lived.turn([says(call("odd id!"))], config=WIDE)
-    anthropic = msgspec.structs.replace(WIDE, family="anthropic_messages", profile="anthropic")
+    anthropic = msgspec.structs.replace(WIDE, **of_family("anthropic_messages"), profile="anthropic")
     lived.turn([], config=anthropic)
     lived.turn([], config=WIDE)
     ids = [[one.id for message in sent[0].request.messages for one in calls_of(message)] for sent in lived.sent]

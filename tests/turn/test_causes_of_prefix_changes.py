@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from families import of_family, traits_of
 from tables import each
 from turn.playing import ASK, CONFIG, READ, WRITE, call, play, says
 from turnwise.turn.commands import Purpose
@@ -42,7 +43,7 @@ SCHEMA = OutputSchema(schema='{"type":"object"}', name="N", strict=True)
 
 def causes(now: Request, *, before: Request = PLAIN, own: int = 0, compacted: bool = False, marks: bool = False) -> str:
     old, new = [sent_as(one, own=own, config=CONFIG) for one in (before, now)]
-    found = prefix_changes(old, now=new, compacted=compacted, family="openai_chat", marks_cache=marks)
+    found = prefix_changes(old, now=new, compacted=compacted, traits=traits_of("openai_chat"), marks_cache=marks)
     return ", ".join(found)
 
 
@@ -148,7 +149,7 @@ def test_messages_that_were_for_one_request_only_are_told_from_the_others(
 def test_the_first_request_has_nothing_before_it() -> None:
     """Proves: no cause is named."""
     now = sent_as(PLAIN, own=0, config=CONFIG)
-    assert prefix_changes(None, now=now, compacted=True, family="openai_chat", marks_cache=True) == ()
+    assert prefix_changes(None, now=now, compacted=True, traits=traits_of("openai_chat"), marks_cache=True) == ()
 
 
 @pytest.mark.promise("step:prefix-stable")
@@ -190,7 +191,7 @@ def test_the_limit_of_output_is_the_users_or_the_profiles(
     family: str, own: int | None, default: int | None, reasoning: int | None, limit: int | None
 ) -> None:
     """Proves: Anthropic's requests add the profile's own limit to a budget for reasoning, and nothing is added to the user's."""
-    config = replace(CONFIG, family=family, default_max_tokens=default)
+    config = replace(CONFIG, **of_family(family), default_max_tokens=default)
     assert limit_of(Settings(max_output_tokens=own, reasoning_tokens=reasoning), config=config) == limit
 
 
@@ -296,7 +297,7 @@ def test_a_session_s_next_turn_names_what_is_not_as_in_the_turn_before(
 ) -> None:
     """Proves: a toolset or MCP server that offers other tools, another model and other instructions break the prefix between two
     turns of a session as they do within one, in each family; the messages of the session are no change. The list was empty."""
-    config = replace(CONFIG, family=family)
+    config = replace(CONFIG, **of_family(family))
     fold = SessionFold()
     fold.take_events(play([says(call("a")), says("One.")], config=config).events)
     played = play([says(call("b")), says("Two.")], config=replace(config, **other), earlier=fold.carried)

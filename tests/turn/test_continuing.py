@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from tables import each
 from turn.playing import CONFIG, Played, call, play, results_in, says, session_messages
 from turnwise.rules.advice import asks_for_pieces
@@ -216,7 +217,7 @@ def begun(response: Response) -> tuple[Turn, list[Event]]:
 def test_an_object_is_asked_for_once_more_where_the_model_can_give_more() -> None:
     """One retry with the model's own limit; a second cut is for the split, and a refusal of the retry too."""
     limits = ModelLimits(max_output_tokens=8000, context_window_tokens=100_000)
-    config = replace(ON, family="gemini", model_limits=limits, default_max_tokens=1000)
+    config = replace(ON, **of_family("gemini"), model_limits=limits, default_max_tokens=1000)
     cut = replace(says(call("a", "write", "{}"), finish=FinishReason.LENGTH), usage=Usage(output_tokens=1000))
     whole = says(call("b", "write", '{"text":"all"}'), finish=FinishReason.TOOL_CALLS)
     played = play([cut, whole, says("Done.")], config=config)

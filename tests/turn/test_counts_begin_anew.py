@@ -4,6 +4,7 @@ no test noticed). Events in, commands out."""
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from turn.playing import ASK, CONFIG, READ, call, cut, play, results_in, says
 from turnwise.rules.answer_room import EMPTY_AGAIN
 from turnwise.rules.prompt_room import ATE_ALL
@@ -103,7 +104,7 @@ PAUSED = says("I look it up.", finish=FinishReason.PAUSE)
 
 def test_a_pause_that_was_gone_on_with_is_no_pause_any_more() -> None:
     """Proves: the messages behind it stay whole when the turn is cancelled later: nothing is reduced to its text."""
-    turn, _ = Turn.start(TurnStarted(config=replace(CONFIG, family="anthropic_messages"), input=(ASK,)))
+    turn, _ = Turn.start(TurnStarted(config=replace(CONFIG, **of_family("anthropic_messages")), input=(ASK,)))
     assert isinstance(turn.receive(ResponseReceived(number=1, response=PAUSED)), SendRequest)
     ran = turn.receive(ResponseReceived(number=2, response=says(call("a"))))
     assert isinstance(ran, RunTools)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from families import of_family
 from thoroughness import examples
 from turn.playing import ASK, CONFIG, Played, call, play, results_in, says
 from turnwise.rules.advice import asks_for_pieces
@@ -138,7 +139,7 @@ def test_a_denied_call_is_not_asked_for_again_with_more_room() -> None:
     limits = ModelLimits(max_output_tokens=8_000)
     config = replace(
         ON,
-        family="gemini",
+        **of_family("gemini"),
         stream=False,
         default_max_tokens=1_000,
         model_limits=limits,

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from turn.playing import ASK, CONFIG, call, cut, play, results_in, says
 from turn.test_cost_so_far import ROW
 from turn.test_pending_calls import PENDING, handed_in, play_started
@@ -51,7 +52,7 @@ def test_a_failure_that_no_request_survives_leaves_the_cut_response_as_far_as_it
 def test_a_pause_before_an_answer_that_may_come_too_late_keeps_its_text_only() -> None:
     """Proves: where only time stands against the answer it is still asked for, and nothing of the provider's is left open."""
     search = ProviderItem("anthropic_messages", "server_tool_use", '{"type":"server_tool_use"}')
-    config = replace(CONFIG, family="anthropic_messages", limits=MaxWallTime(15))
+    config = replace(CONFIG, **of_family("anthropic_messages"), limits=MaxWallTime(15))
     turn, _ = Turn.start(TurnStarted(config=config, input=(ASK,)))
     paused = says("Looking.", search, finish=FinishReason.PAUSE)
     command = turn.receive(ResponseReceived(number=1, response=paused, at_s=10.0))

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from tables import each
 from turn.playing import ASK, CONFIG, READ, WRITE, call, cut, play, results_in, says
 from turnwise.rules.answer_room import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS
@@ -104,7 +105,7 @@ def test_a_disobedient_call_is_not_executed_and_its_text_is_kept() -> None:
 @pytest.mark.parametrize(("family", "tools"), [("openai_chat", 0), ("anthropic_messages", 3)])
 def test_a_disobedient_call_without_text_leads_to_one_request_without_tools(family: str, tools: int) -> None:
     """One request of purpose `answer` beyond the cap. Anthropic keeps the tools: its history holds calls."""
-    played = play([says(call("a")), says(call("b")), says("Well.")], config=capped(2, family=family))
+    played = play([says(call("a")), says(call("b")), says("Well.")], config=capped(2, **of_family(family)))
     assert [(sent.step, sent.purpose) for sent in played.requests] == [(1, "step"), (2, "step"), (2, "answer")]
     assert len(played.requests[2].request.tools) == tools
     assert played.requests[2].request.messages[-1] == LAST
@@ -235,7 +236,7 @@ def test_a_pause_is_sent_back_to_go_on() -> None:
     search = ProviderItem("anthropic_messages", "server_tool_use", '{"id":"s"}')
     paused = says("First ", search, finish=FinishReason.PAUSE)
     for family, last in [("anthropic_messages", "assistant"), ("openai_chat", "user")]:
-        played = play([paused, says("second.")], config=capped(5, family=family))
+        played = play([paused, says("second.")], config=capped(5, **of_family(family)))
         assert played.requests[1].request.messages[-1].role == last
         assert paused.message in played.requests[1].request.messages
         assert (played.result.text, played.result.complete) == ("First second.", True)
@@ -245,7 +246,7 @@ def test_a_pause_before_the_last_step_keeps_its_text_only() -> None:
     """An instruction may not follow a server-side tool without its result. It never went out, so no prefix changes."""
     search = ProviderItem("anthropic_messages", "server_tool_use", "{}")
     paused = says("First ", search, finish=FinishReason.PAUSE)
-    played = play([paused, says("second.")], config=capped(2, family="anthropic_messages"))
+    played = play([paused, says("second.")], config=capped(2, **of_family("anthropic_messages")))
     assert played.requests[1].request.messages == (ASK, Message("assistant", (Text("First "),)), LAST)
     assert (played.result.text, played.result.complete) == ("First second.", False)
     assert played.result.prefix_changes == ()
@@ -255,7 +256,7 @@ def test_a_pause_that_nothing_continues_leaves_its_text_only() -> None:
     """The next turn's user message may not follow a server-side tool without its result."""
     search = ProviderItem("anthropic_messages", "server_tool_use", "{}")
     paused = says("First ", search, finish=FinishReason.PAUSE)
-    played = play([paused, RequestFailed(number=2, fault=DOWN)], config=capped(5, family="anthropic_messages"))
+    played = play([paused, RequestFailed(number=2, fault=DOWN)], config=capped(5, **of_family("anthropic_messages")))
     assert played.result.messages == (ASK, Message("assistant", (Text("First "),)))
 
 

@@ -6,6 +6,7 @@ Mutants that no test noticed (issue 18). Events in, commands out.
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from tables import each
 from turn.playing import ASK, CONFIG, Played, call, done, play, says
 from turn.test_room import ROOMY, SMALL, failed
@@ -102,7 +103,7 @@ def test_a_refusal_of_what_goes_on_with_a_pause_leaves_the_text_of_the_pause(fam
     """Proves: while a pause stands nothing is made smaller, and the same is not sent again: of the pause its text is kept, and
     what the next request has no room for is left out of it."""
     paused = says("Looking.", SEARCH, finish=FinishReason.PAUSE)
-    config = replace(ROOMY, family=family)
+    config = replace(ROOMY, **of_family(family))
     played = play([paused, failed(2, OVERFLOW), says(" Found.")], config=config, earlier=messages_of(6_000, 3_000))
     before, after = [sent.request.messages for sent in played.requests[1:]]
     assert before[3].parts == (Text("Looking."), SEARCH)
@@ -131,7 +132,7 @@ def test_after_a_summary_that_is_not_needed_any_more_the_whole_prompt_is_what_is
 def test_a_summary_is_named_once_as_what_changed_the_prefix() -> None:
     """Proves: what a later request lacks of the one before it has its own name, here a pause of which only the text was kept."""
     limits = ModelLimits(context_window_tokens=30_000, max_output_tokens=4_000)
-    config = replace(UNKNOWN, model_limits=limits, family="anthropic_messages")
+    config = replace(UNKNOWN, model_limits=limits, **of_family("anthropic_messages"))
     script = [says("What was said."), says(SEARCH, finish=FinishReason.PAUSE), says(), says("So.")]
     played = play(script, config=config, earlier=PAIR * 10)
     assert [sent.purpose for sent in played.requests] == ["compact", "step", "step", "answer"]

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from turn.playing import CONFIG, READ, Played, call, cut, done, play, says
 from turn.test_carried_state import lines_of
 from turnwise.errors import CallerError
@@ -175,7 +176,7 @@ def test_limits_compose() -> None:
 def test_a_pause_before_the_answer_keeps_its_text_only() -> None:
     """As before the last step of the cap."""
     script = [says("Looking.", finish=FinishReason.PAUSE), says(" Found.")]
-    played = play(script, config=limited(MaxRequests(2), family="anthropic_messages"))
+    played = play(script, config=limited(MaxRequests(2), **of_family("anthropic_messages")))
     assert ends(played) == (2, StopReason.BUDGET, False)
     assert played.result.text == "Looking. Found."
     assert played.requests[-1].request.messages[-1].role == "user"
@@ -315,7 +316,7 @@ def test_what_a_prompt_costs_is_what_its_messages_weigh(family: str) -> None:
     item = ProviderItem(
         "anthropic_messages", "server_tool_use", '{"type":"server_tool_use","query":"' + "q" * 900 + '"}'
     )
-    config = limited(MaxTokens(100_000), family=family, room="compact", max_steps=3)
+    config = limited(MaxTokens(100_000), **of_family(family), room="compact", max_steps=3)
     played = play([says(call("a")), says("Looking.", item, finish=FinishReason.PAUSE), says("So.")], config=config)
     turn = played.turn
     known = turn.known.prompt_tokens

@@ -6,6 +6,7 @@ Mutants that no test noticed. Events in, commands out.
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from turn.playing import CONFIG, call, play, results_in, says
 from turn.test_learned_room import SEARCH
 from turn.test_retrying import BUSY, asked, waited
@@ -39,11 +40,11 @@ def test_a_whole_call_in_a_stream_that_ended_without_a_word_is_asked_for_again_a
 def test_an_object_without_what_its_tool_demands_is_the_models_own_and_not_asked_for_again() -> None:
     """Proves: an object comes in one piece, so what it lacks no connection has lost. The model is told what to correct."""
     ended = says(call("a", arguments="{}"), finish=FinishReason.CUT)
-    commands, _, turn = play_stream([ended, says("Done.")], family="gemini")
+    commands, _, turn = play_stream([ended, says("Done.")], **of_family("gemini"))
     assert asked(commands) == [("step", None), ("step", None)]
     assert "path" in results_in(turn.added)["a"]
     whole = says(call("a"), finish=FinishReason.CUT)
-    commands, _, _ = play_stream([whole, says("Done.")], family="gemini")
+    commands, _, _ = play_stream([whole, says("Done.")], **of_family("gemini"))
     assert asked(commands) == [("step", None), ("retry", "step")]
 
 
@@ -68,7 +69,7 @@ def test_a_failure_that_the_limits_leave_no_attempt_after_says_so() -> None:
 def test_a_pause_goes_back_to_anthropic_without_white_space_at_its_end() -> None:
     """Proves: a last text that ends in white space is refused there, so it stands in the history without."""
     paused = says(SEARCH, "Looking. \n", finish=FinishReason.PAUSE)
-    played = play([paused, says("Found.")], config=replace(CONFIG, family="anthropic_messages"))
+    played = play([paused, says("Found.")], config=replace(CONFIG, **of_family("anthropic_messages")))
     assert played.requests[1].request.messages[-1].parts == (SEARCH, Text("Looking."))
     other = play([paused, says("Found.")], config=CONFIG)
     assert other.requests[1].request.messages[-2].parts == (SEARCH, Text("Looking. \n"))

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from pairing import pairing_faults
 from tables import each
 from turn.playing import ASK, CONFIG, READ, Played, call, done, play, results_in, says
@@ -62,7 +63,7 @@ def test_an_approval_that_comes_after_the_session_went_on_is_void() -> None:
 def test_an_approval_follows_a_call_whose_id_was_mended() -> None:
     """Proves: a session that moves to a family with other ids takes the answer along."""
     earlier = (ASK, Message("assistant", (call("x:1"),)))
-    config = replace(CONFIG, family="anthropic_messages")
+    config = replace(CONFIG, **of_family("anthropic_messages"))
     yes = replace(YES, call_id="x:1")
     played = play([says("Done.")], config=config, input=(), earlier=earlier, approvals=(yes,))
     ((plan,),) = played.ran
@@ -87,7 +88,7 @@ def test_a_word_in_mid_request_runs_no_hook_again() -> None:
 
 def test_words_are_made_fit_for_the_family() -> None:
     """Proves: blank text, which Anthropic refuses, does not come into a request by a word in between."""
-    config = replace(CONFIG, family="anthropic_messages")
+    config = replace(CONFIG, **of_family("anthropic_messages"))
     turn, _ = Turn.start(TurnStarted(config=config, input=(ASK,)))
     turn.receive(MessageArrived(message=Message("user", (Text(" \n"),))))
     turn.receive(MessageArrived(message=Message("user", (Text(""), *WORD.parts))))
@@ -129,7 +130,7 @@ TWO = (ASK, Message("assistant", (call("x:1"), call("y:1"), call("c:1", "client"
 def test_what_waits_keeps_the_ids_that_its_session_knows() -> None:
     """A session moves to a family that mends ids and is answered one by one there: each call runs once, under ids that the
     listing, the answers and the history share."""
-    config = replace(CONFIG, family="anthropic_messages")
+    config = replace(CONFIG, **of_family("anthropic_messages"))
     imported = TurnStarted(config=config, input=(), history=TWO, approvals=(yes("x:1"),), keeps_waiting=True)
     first = play_started(imported)
     assert first.result.stop_reason is StopReason.WAITING and not first.requests
@@ -225,7 +226,7 @@ def test_of_two_open_calls_with_one_id_the_first_alone_can_wait(ids: tuple[str, 
     names = list(dict.fromkeys(ids))
     first = {one.id: one for one in reversed(calls)}
     assert waiting_calls(history) == tuple([first[id] for id in names])
-    config = replace(CONFIG, family=family)
+    config = replace(CONFIG, **of_family(family))
     approvals = (Approval(call_id=ids[0], verdict="allow"),)
     started = TurnStarted(config=config, input=(), history=history, approvals=approvals, keeps_waiting=True)
     turn, command = Turn.start(started)

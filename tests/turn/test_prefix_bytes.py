@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from families import of_family, traits_of
 from turn.playing import ASK, CONFIG, call, play, says
 from turn.wire_prefix import Wire, changes_between, read_wire
 from turnwise.turn.request_plan import Sent, prefix_changes, sent_as
@@ -23,7 +24,7 @@ def test_each_request_begins_with_the_bytes_of_the_one_before(name: str) -> None
         says(call("c4", arguments='{"path": 1}')),
         says("Done."),
     ]
-    played = play(script, config=replace(CONFIG, family=name, max_steps=4), history=HISTORY)
+    played = play(script, config=replace(CONFIG, **of_family(name), max_steps=4), history=HISTORY)
     encode = family(name).encode_request
     profile = builtin_profiles()[name]
     bodies = [encode(sent.request, profile).body for sent in played.requests]
@@ -37,7 +38,7 @@ def test_each_request_begins_with_the_bytes_of_the_one_before(name: str) -> None
 
 
 def as_sent(*messages: Message, own: int = 0, family_name: str) -> Sent:
-    config = replace(CONFIG, family=family_name)
+    config = replace(CONFIG, **of_family(family_name))
     return sent_as(Request(model="m", messages=messages), own=own, config=config)
 
 
@@ -51,7 +52,7 @@ def test_a_message_that_only_became_longer_is_named_where_its_provider_reads_all
     breaks = () if name in ("anthropic_messages", "gemini") else ("last message",)
     for now, expected in ((more, breaks), (Message("user", (Text("Answer now."),)), ("last message",))):
         after = as_sent(*HISTORY, now, own=1, family_name=name)
-        assert prefix_changes(before, now=after, compacted=False, family=name, marks_cache=False) == expected
+        assert prefix_changes(before, now=after, compacted=False, traits=traits_of(name), marks_cache=False) == expected
         wires = [wire_of(name, sent) for sent in (before, after)]
         assert changes_between(wires[0], after=wires[1]) == ({"messages"} if expected else set())
 

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from families import of_family, traits_of
 from turn.playing import ASK, CONFIG, PATH, READ, call, cut, done, play, results_in, says, session_messages
 from turnwise.errors import BadTool, CallerError
 from turnwise.rules.history import check_input, unique_id
@@ -254,10 +255,10 @@ def test_the_fold_of_a_session_is_what_each_next_turn_starts_from() -> None:
 def test_a_session_that_changes_its_family_is_folded_to_the_same_ids() -> None:
     """`x:1` goes to Anthropic under another id, so a call that comes back with that one needs a third, live and folded."""
     first = play([says(call("x:1")), says("One.")])
-    known = unique_id("x:1", taken=(), family="anthropic_messages")
+    known = unique_id("x:1", taken=(), traits=traits_of("anthropic_messages"))
     second = play(
         [says(call(known)), says("Two.")],
-        config=replace(CONFIG, family="anthropic_messages"),
+        config=replace(CONFIG, **of_family("anthropic_messages")),
         earlier=first.result.messages,
     )
     assert list(results_in(second.result.messages)) == [f"{known}_2"]
@@ -268,7 +269,7 @@ def test_a_session_that_changes_its_family_is_folded_to_the_same_ids() -> None:
 def test_an_id_too_long_for_the_family_is_cut_when_it_arrives() -> None:
     """vLLM's ids have 46 characters, OpenAI takes 40 (opencode#12653); the next turn finds nothing to mend."""
     long = "chatcmpl-tool-" + "0123456789abcdef" * 2
-    fit = unique_id(long, taken=(), family=CONFIG.family)
+    fit = unique_id(long, taken=(), traits=CONFIG.traits)
     first = play([says(call(long)), says("One.")])
     assert [planned.call.id for planned in first.ran[0]] == [fit]
     assert list(results_in(first.result.messages)) == [fit] and len(fit) == 40

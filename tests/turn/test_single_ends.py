@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from families import of_family
 from tables import each
 from thoroughness import examples
 from turn.drawn import starts
@@ -22,7 +23,7 @@ CONFIG = TurnConfig(
     session_id="s",
     turn_id="t",
     model="m",
-    family="openai_chat",
+    **of_family("openai_chat"),
     tools=(ToolOffer(spec=ToolSpec(name="look", description="", parameters='{"type":"object"}')),),
 )
 STARTED = TurnStarted(config=CONFIG, input=(Message("user", (Text("Look."),)),))

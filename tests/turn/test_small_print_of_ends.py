@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from turn.playing import ASK, CONFIG, call, play, says
 from turn.test_continuing import ON, STORY, cut_by_limit
 from turn.test_cost_so_far import BUSY, RESET, STAKE, TASK, counted, ends, limited
@@ -63,7 +64,7 @@ def test_reasoning_that_eats_the_limits_behind_a_pause_leaves_our_own_answer() -
     """Proves: nothing is left for a request, so what the model had said before it paused is told."""
     paused = says("First,", SEARCH, finish=FinishReason.PAUSE)
     eaten = replace(EATEN, usage=Usage(input_tokens=9_000, output_tokens=1_000, reasoning_tokens=1_000))
-    config = replace(BOUNDED, family="anthropic_messages", limits=MaxTokens(9_000))
+    config = replace(BOUNDED, **of_family("anthropic_messages"), limits=MaxTokens(9_000))
     result = play([replace(paused, usage=Usage(input_tokens=10, output_tokens=10)), eaten], config=config).result
     assert (result.requests, result.complete) == (2, False)
     assert result.text.startswith(ATE_TWICE) and "First," in result.text

@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from turn.playing import ASK, CONFIG, call, cut, done, play, says
 from turn.test_after_a_summary import LIMIT, TALK
 from turn.test_continuing import ON
@@ -182,7 +183,7 @@ def test_the_answer_behind_a_pause_that_nothing_continues_is_not_told_to_go_on()
 def test_a_pause_goes_back_as_it_came_but_for_white_space_at_its_end(last: Text, kept: tuple[Text, ...]) -> None:
     """Proves: Anthropic refuses a last text that ends in white space, and an empty one; the session keeps what was sent."""
     paused = says(SEARCH, last, finish=FinishReason.PAUSE)
-    played = play([paused, says("Found.")], config=replace(CONFIG, family="anthropic_messages"))
+    played = play([paused, says("Found.")], config=replace(CONFIG, **of_family("anthropic_messages")))
     sent = Message("assistant", (SEARCH, *kept))
     assert played.requests[1].request.messages == (ASK, sent)
     assert played.result.messages[1] == sent

@@ -4,6 +4,7 @@ no test noticed). Events in, commands out."""
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from turn.playing import CONFIG, SCHEMA, call, cut, play, says
 from turn.test_output import CHECKED
 from turnwise.rules.answer_room import GO_ON
@@ -100,7 +101,7 @@ def test_behind_a_pause_stands_what_its_family_may_read(
 ) -> None:
     """Proves: a word to go on where the last message may not be the model's, the step's instruction behind it; Anthropic's
     content stands last, and the instruction that was left out is told."""
-    config = replace(CONFIG, family=family, accepts_prefill=accepts_prefill, prepares_steps=True)
+    config = replace(CONFIG, **of_family(family), accepts_prefill=accepts_prefill, prepares_steps=True)
     prepared = [StepPrepared(), StepPrepared(instruction=instruction)]
     played = play([PAUSED, says("second.")], config=config, prepare=prepared)
     behind = played.requests[1].request.messages[2:]

@@ -43,7 +43,7 @@ from turnwise.turn.events import (
     TurnStarted,
     WaitOver,
 )
-from turnwise.vocab import Settings, Usage
+from turnwise.vocab import FamilyTraits, Settings, Usage
 
 DEADLINES = {
     "connect_s": 10.0,
@@ -104,6 +104,7 @@ CONFIG = {
     "script_limits": ScriptLimits(**SCRIPT_LIMITS),
     "family": "openai_chat",
     "profile": "openai_chat",
+    "traits": FamilyTraits(),
     "accepts_prefill": False,
     "default_max_tokens": None,
     "system_in_input": False,

@@ -4,6 +4,7 @@ mutants that no test noticed). Events in, words out."""
 import pytest
 from msgspec.structs import replace
 
+from families import of_family
 from turn.playing import ASK, CONFIG, PATH, READ, WRITE, call, play, results_in, says
 from turn.test_cut_call_check import ON, PEOPLE, by_limit, deny, inspected
 from turn.test_cut_call_check import cut as cut_call
@@ -82,7 +83,7 @@ def test_a_question_that_was_answered_meanwhile_needs_nobody_who_is_there_now() 
 def test_results_stand_under_the_ids_that_the_session_holds(keeps_waiting: bool) -> None:
     """Proves: healed ones where the turn goes on with healed calls, those of before where the rest may wait on."""
     earlier = (ASK, Message("assistant", (call("x:1"),)))
-    config = replace(CONFIG, family="anthropic_messages")
+    config = replace(CONFIG, **of_family("anthropic_messages"))
     yes = replace(YES, call_id="x:1")
     played = play(
         [says("So.")], config=config, input=(), earlier=earlier, approvals=(yes,), keeps_waiting=keeps_waiting

@@ -2,8 +2,8 @@
 
 from tables import each
 from turnwise.vocab import Message, Request, Text
-from turnwise.wire.family import family
-from turnwise.wire.profiles import FamilyName, builtin_profiles, path_below
+from turnwise.wire.family import family, path_below
+from turnwise.wire.profiles import FamilyName, builtin_profiles
 
 REQUEST = Request(model="m", messages=(Message("user", (Text("hi"),)),), stream=False)
 GOOGLE = "https://generativelanguage.googleapis.com"
@@ -30,7 +30,7 @@ VERTEX = "https://x-aiplatform.googleapis.com/v1/projects/p/locations/x/publishe
 )
 def test_the_version_stands_once(name: FamilyName, base: str, path: str) -> None:
     call = family(name).encode_request(REQUEST, builtin_profiles()[name])
-    assert path_below(base, call.path, family=name) == path
+    assert path_below(base, call.path, family=family(name)) == path
 
 
 @each(
@@ -50,4 +50,4 @@ def test_the_version_of_a_path_that_a_client_wrote_stands_once(
     name: FamilyName, base: str, path: str, below: str
 ) -> None:
     """Proves: a passed path goes where the base URL's own calls go."""
-    assert path_below(base, path, family=name) == below
+    assert path_below(base, path, family=family(name)) == below

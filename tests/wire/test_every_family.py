@@ -1,12 +1,14 @@
 """What every family owes alike, whatever its format: found by asking all four the same."""
 
 import json
+from typing import get_args
 
 import msgspec
 import pytest
 
 from tables import each
 from turnwise.lab import strict
+from turnwise.lab.families import FAMILIES
 from turnwise.lab.raw import parse
 from turnwise.vocab import (
     File,
@@ -27,10 +29,11 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.family import MODULES, BadRequest, Family, family
-from turnwise.wire.profiles import FamilyName, Profile
+from turnwise.wire.profiles import FamilyName, Profile, builtin_profiles
+from turnwise.wire.relay_facts import relay_facts
 from turnwise.wire.sse import SseParser
 
-NAMES: tuple[FamilyName, ...] = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+NAMES: tuple[FamilyName, ...] = get_args(FamilyName)
 SCHEMA = '{"type":"object","properties":{"a":{"type":"string"}}}'
 PDF = File(media_type="application/pdf", data=b"%PDF", name="a.pdf")
 FOREIGN = ProviderItem(family="elsewhere", kind="search", json='{"type":"search"}')
@@ -39,8 +42,12 @@ LEFT_OUT = Text("[file `a.pdf` of type application/pdf left out: this endpoint d
 each_family = pytest.mark.parametrize("name", NAMES)
 
 
-def test_all_families_are_asked() -> None:
-    assert set(NAMES) == set(MODULES)
+def test_a_family_stands_in_each_list() -> None:
+    """Proves: its folder, its judge, its player and its row have its name (docs/add-a-family.md), so that nobody misses it."""
+    lists = {"folders": MODULES, "judges": strict.JUDGES, "players": FAMILIES}
+    assert {what: set(one) for what, one in lists.items()} == {what: set(NAMES) for what in lists}
+    for name in NAMES:
+        assert family(name).name == relay_facts(name).name == builtin_profiles()[name].family == name
 
 
 def profile_of(name: FamilyName) -> Profile:

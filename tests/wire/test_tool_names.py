@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from families import traits_of
 from thoroughness import examples
 from turnwise.assembly.response_reading import ResponseReader, read_body
 from turnwise.rules.history import heal
@@ -35,7 +36,7 @@ from turnwise.vocab import (
 from turnwise.wire.encoded_history import EncodedHistory
 from turnwise.wire.family import family
 from turnwise.wire.profiles import builtin_profiles
-from turnwise.wire.tool_names import TAKEN, own_names
+from turnwise.wire.tool_names import own_names
 
 KNOWN = builtin_profiles()
 ROWS = ["openai", "openai-chat", "anthropic", "google", "vllm", "moonshot", "mistral", "gemini-openai"]
@@ -72,7 +73,7 @@ def test_a_name_of_another_familys_history_goes_up_fitted_and_stays_as_it_was(ro
     """Proves: the history that is kept has the names that were said; every body has names that the API and the server take, one
     for each, the same in call and result, and a longer history begins with the same bytes."""
     profile = KNOWN[row]
-    healed = heal(said(names), family=profile.family)
+    healed = heal(said(names), family=profile.family, traits=traits_of(profile.family))
     assert [call.name for call in calls_of(healed.messages[1])] == names
     history, bodies = EncodedHistory(), []
     for messages in (healed.messages, (*healed.messages, HELLO)):
@@ -82,11 +83,11 @@ def test_a_name_of_another_familys_history_goes_up_fitted_and_stays_as_it_was(ro
         bodies.append(json.loads(body))
     for body in bodies:
         found = names_in([body[key] for key in ("messages", "input", "contents") if key in body])
-        assert all(TAKEN[profile.family].fullmatch(name) for name in found)
+        assert all(family(profile.family).tool_names.fullmatch(name) for name in found)
         assert not profile.tool_names or all(re.fullmatch(profile.tool_names, name) for name in found)
         assert len(set(found)) == len(names)
         changed = [own for up, own in zip(found, names, strict=False) if up != own]
-        assert profile.tool_names or not any(TAKEN[profile.family].fullmatch(own) for own in changed)
+        assert profile.tool_names or not any(family(profile.family).tool_names.fullmatch(own) for own in changed)
     for key in ("messages", "input", "contents"):
         for shorter, longer in pairwise([body.get(key, []) for body in bodies]):
             assert longer[: len(shorter) - 1] == shorter[:-1]

@@ -27,7 +27,7 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
-from turnwise.wire.family import MODULES, BadRequest
+from turnwise.wire.family import MODULES, USUAL, BadRequest
 from turnwise.wire.family import family as family_named
 from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
 from turnwise.wire.profiles import FamilyName, builtin_profiles
@@ -36,14 +36,11 @@ from turnwise.wire.relay_facts import NOT_CARRIED, relay_facts
 # Which vendor's API a list of messages was written for, told from the messages alone.
 
 
-CHAT_KEYS = frozenset(
-    """tool_calls tool_call_id function_call reasoning_content reasoning_details refusal annotations audio name""".split()
-)
-CHAT_ROLES = frozenset({"tool", "function"})
+FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 
 
 def family_of(messages: Sequence[object]) -> FamilyName:
-    """The family of messages that only one API takes. Messages of plain texts read alike in three of them: `openai_chat`.
+    """The family of messages that only one API takes. Messages of plain texts read alike in three of them: the usual one.
 
     Raises CallerError where the messages look like more than one, or may be of several that read them otherwise.
     """
@@ -57,7 +54,7 @@ def family_of(messages: Sequence[object]) -> FamilyName:
     for family in seen:
         return family
     _check_all_alike(messages)
-    return "openai_chat"
+    return USUAL
 
 
 def _check_all_alike(messages: Sequence[object]) -> None:
@@ -82,29 +79,21 @@ def _said(value: object) -> dict[str, object]:
 
 
 def _family_of(message: Mapping[str, object]) -> FamilyName | None:
-    if "parts" in message or message.get("role") == "model":
-        return "gemini"
-    if "stop_reason" in message:  # a whole response of Anthropic's, whose type is `message`, too
-        return "anthropic_messages"
-    if message.get("type") == "message" or ("type" in message and "role" not in message):
-        return "openai_responses"
-    if message.get("role") in CHAT_ROLES or CHAT_KEYS & message.keys():
-        return "openai_chat"
+    for name in reversed(FAMILIES):  # what came later has the plainer marks
+        if relay_facts(name).own_message(message):
+            return name
     content = message.get("content")
     blocks = cast("list[object]", content) if isinstance(content, list) else []
-    return next((found for block in blocks if (found := _family_of_block(block)) is not None), None)
+    return next((found for block in blocks if (found := _family_of_block(_said(block))) is not None), None)
 
 
-def _family_of_block(block: object) -> FamilyName | None:
-    fields = _said(block)
+def _family_of_block(fields: Mapping[str, object]) -> FamilyName | None:
     word = fields.get("type")
-    if word == "thinking":  # Mistral's Chat Completions has a list there
-        return "anthropic_messages" if isinstance(fields.get("thinking"), str) else "openai_chat"
-    if word == "image" and "source" in fields:
-        return "anthropic_messages"
-    if word == "file" and "file" in fields:
-        return "openai_chat"
-    return next((name for name in FAMILIES if isinstance(word, str) and word in relay_facts(name).own_blocks), None)
+    for name in FAMILIES:
+        facts = relay_facts(name)
+        if (isinstance(word, str) and word in facts.own_blocks) or facts.own_block(fields):
+            return name
+    return None
 
 
 # What of a history is not the same in another API's messages, found by reading them again and told by name.
@@ -246,7 +235,6 @@ def _shortened_line(text: str) -> str:
         return text
 
 
-FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 _MODEL = "model"  # a body has to name one; it says nothing here
 
 
@@ -319,7 +307,7 @@ def messages_to(
     name = _checked_family(family)
     check_history(messages, what="`messages`")
     system = Instructions(instructions).texts
-    healed = heal(messages, family=name)
+    healed = heal(messages, family=name, traits=family_named(name).traits)
     request = Request(model=_MODEL, messages=healed.messages, system=system, stream=False)
     call = family_named(name).encode_request(request, builtin_profiles()[name])
     body = cast("dict[str, Any]", msgspec.json.decode(call.body))
@@ -372,37 +360,35 @@ def _dumped(value: object) -> object:
 def _read(messages: list[object], *, family: FamilyName, instructions: object) -> Request:
     """Raises BadRequest."""
     _check_words(messages, family=family)
-    body: dict[str, object] = {relay_facts(family).history: messages}
-    if family != "gemini":  # has them in the path, or not at all
+    facts = relay_facts(family)
+    body: dict[str, object] = {facts.history: messages}
+    if not facts.model_in_path:
         body |= {"model": _MODEL, "max_tokens": 1}
     if instructions is None:
         return family_named(family).decode_request(msgspec.json.encode(body), GEMINI_PATHS[False])
-    if family == "openai_chat":
+    if not facts.beside:
         leading = _read([{"role": "system", "content": instructions}], family=family, instructions=None)
         request = _read(messages, family=family, instructions=None)
         return msgspec.structs.replace(request, system=(*leading.system, *request.system))
-    body[relay_facts(family).beside] = _as_content(instructions) if family == "gemini" else instructions
+    body[facts.beside] = facts.as_beside(instructions)
     return family_named(family).decode_request(msgspec.json.encode(body), GEMINI_PATHS[False])
 
 
 def _check_words(messages: list[object], *, family: FamilyName) -> None:
     """Raise BadRequest for another API's message that the reader would take, and then make no calls or no texts of it."""
+    facts = relay_facts(family)
+    others = {word: name for name in FAMILIES if name != family for word in relay_facts(name).call_blocks}
     for place, message in enumerate(messages):
         if not isinstance(message, dict):
             continue
         fields = cast("dict[str, object]", message)
-        if family == "gemini" and "content" in fields and "parts" not in fields:
-            raise BadRequest(f"`contents[{place}]` has `content` in place of `parts`")
+        if why := facts.why_foreign(fields):
+            raise BadRequest(f"`{facts.history}[{place}]` {why}")
         content = fields.get("content")
         for block in cast("list[object]", content) if isinstance(content, list) else []:
             word = cast("dict[str, object]", block).get("type") if isinstance(block, dict) else None
-            if family != "anthropic_messages" and word in ("tool_use", "tool_result"):
-                raise BadRequest(f"it has a block `{word}`, which is `anthropic_messages`")
-
-
-def _as_content(instructions: object) -> object:
-    """Gemini's SDK takes a text, too; the API takes parts."""
-    return {"parts": [{"text": instructions}]} if isinstance(instructions, str) else instructions
+            if isinstance(word, str) and word in others:
+                raise BadRequest(f"it has a block `{word}`, which is `{others[word]}`")
 
 
 def _unreadable(
@@ -422,9 +408,10 @@ def _unreadable(
 
 def _losses_of_reading(messages: list[object], *, request: Request, family: FamilyName) -> tuple[Repair, ...]:
     lost = [loss for text in request.system for loss in field_losses(text.opaque, place="instructions")]
-    if family == "openai_chat" and not all(message.parts for message in request.messages):
-        lost += _bare_fields(messages)
-    if read := relay_facts(family).message_fields:
+    facts = relay_facts(family)
+    if facts.bare_messages and not all(message.parts for message in request.messages):
+        lost += _bare_fields(messages, family=family)
+    if read := facts.message_fields:
         lost += [
             not_kept(f"`{key}` is left out", place=f"messages[{place}]")
             for place, message in enumerate(messages)
@@ -433,14 +420,12 @@ def _losses_of_reading(messages: list[object], *, request: Request, family: Fami
     return tuple(dict.fromkeys(lost))
 
 
-def _bare_fields(messages: list[object]) -> list[Repair]:
-    """Fields of Chat Completions messages that say nothing else: no part could hold them."""
+def _bare_fields(messages: list[object], *, family: FamilyName) -> list[Repair]:
+    """Fields of messages that say nothing else: no part could hold them."""
     lost: list[Repair] = []
     for place, message in enumerate(messages):
         fields = cast("dict[str, object]", message)
-        (read,) = _read([message], family="openai_chat", instructions=None).messages or (
-            Message("system", (Text(""),)),
-        )
+        (read,) = _read([message], family=family, instructions=None).messages or (Message("system", (Text(""),)),)
         if not read.parts:
             said = [key for key, value in fields.items() if key not in ("role", "content") and value]
             lost += [not_kept(f"`{key}` is left out", place=f"messages[{place}]") for key in said]

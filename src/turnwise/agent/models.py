@@ -193,6 +193,7 @@ def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
     return msgspec.structs.replace(
         config,
         family=profile.family,
+        traits=endpoint.family.traits,
         profile=profile.name,
         accepts_prefill=profile.accepts_prefill,
         default_max_tokens=profile.sent_max_tokens,
@@ -200,7 +201,7 @@ def at_endpoint(config: TurnConfig, *, endpoint: Endpoint) -> TurnConfig:
         leaves_calls_in_text=endpoint.leaves_calls_in_text,
         system_in_input=told_behind,
         appends_tools=told_behind,
-        shows_thinking=profile.family == "anthropic_messages" and moves_text(config.model),
+        shows_thinking=endpoint.family.shows_thinking and moves_text(config.model),
         marks_cache=profile.cache_way(config.model) in MARK_WAYS,
     )
 

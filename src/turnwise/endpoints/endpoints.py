@@ -13,9 +13,9 @@ from turnwise._version import __version__
 from turnwise.endpoints.key_hiding import HIDDEN, forms_of, hide_forms, is_sought_in_words
 from turnwise.endpoints.transport import HttpRequest
 from turnwise.errors import CallerError, MissingKey
-from turnwise.wire.family import BETA_HEADER, USUAL, Family, HttpCall
+from turnwise.wire.family import BETA_HEADER, USUAL, Family, HttpCall, path_below
 from turnwise.wire.family import family as find_family
-from turnwise.wire.profiles import Profile, path_below, profile_at
+from turnwise.wire.profiles import Profile, profile_at
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
 _FORBIDDEN = re.compile(r"[^\t\x20-\x7e\x80-\xff]")  # in a field value, RFC 9110 section 5.5
@@ -138,7 +138,7 @@ def build_http_request(endpoint: Endpoint, call: HttpCall, *, connect_s: float) 
         name, prefix = _AUTH_HEADERS[endpoint.profile.auth]
         headers[name] = prefix + endpoint.key.reveal()
     return HttpRequest(
-        url=_join(endpoint.base_url, path_below(endpoint.base_url, call.path, family=endpoint.profile.family)),
+        url=_join(endpoint.base_url, path_below(endpoint.base_url, call.path, family=endpoint.family)),
         headers=tuple(headers.items()),
         body=call.body,
         method=call.method,

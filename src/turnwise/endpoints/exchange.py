@@ -25,9 +25,10 @@ from turnwise.turn.commands import SendRequest
 from turnwise.turn.endings import TURNS_TIME
 from turnwise.turn.events import RequestFailed, ResponseReceived
 from turnwise.vocab import Fault, FaultKind, Frame, Mended, Repair, Response
+from turnwise.wire.family import where_asked
 from turnwise.wire.faults import date_s
 from turnwise.wire.json_fields import UNREADABLE
-from turnwise.wire.profiles import DEFAULT_LIMITS, Limits, where_asked
+from turnwise.wire.profiles import DEFAULT_LIMITS, Limits
 from turnwise.wire.tool_names import own_names
 
 if TYPE_CHECKING:
@@ -679,7 +680,7 @@ class Exchange:
             fault = msgspec.structs.replace(fault, message=f"{fault.message} (no key was sent)".lstrip())
         if refusal.status == 404:
             place = self._endpoint
-            asked = where_asked(scrub(self._url), base_url=scrub(place.base_url), family=place.profile.family)
+            asked = where_asked(scrub(self._url), base_url=scrub(place.base_url), family=place.family)
             fault = msgspec.structs.replace(fault, message=f"{fault.message} ({asked})".lstrip())
         return self._failed(fault)
 

@@ -16,8 +16,9 @@ from turnwise.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.endpoints.transport import HttpReply, Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.vocab import Fault, FaultKind
+from turnwise.wire.family import where_asked
 from turnwise.wire.model_lists import OfferedModel, list_call, read_model_list
-from turnwise.wire.profiles import Profile, builtin_profiles, where_asked
+from turnwise.wire.profiles import Profile, builtin_profiles
 
 ASK_S = 10.0
 MAX_BYTES = 8 * 1024 * 1024  # the longest list that is known, OpenRouter's, has less than 1 MB
@@ -62,9 +63,7 @@ def _refusal(reply: HttpReply, body: bytes, *, endpoint: Endpoint, url: str) -> 
     status = f"HTTP {reply.status}"
     message = endpoint.scrub(fault.message if fault.message.startswith(status) else f"{status}: {fault.message}")
     if reply.status == NOT_FOUND:
-        asked = where_asked(
-            endpoint.scrub(url), base_url=endpoint.scrub(endpoint.base_url), family=endpoint.profile.family
-        )
+        asked = where_asked(endpoint.scrub(url), base_url=endpoint.scrub(endpoint.base_url), family=endpoint.family)
         message = f"{message} ({asked})"
     return msgspec.structs.replace(fault, message=message)
 

@@ -4,10 +4,13 @@ from collections.abc import Iterable
 from typing import get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from turnwise.turn.approvals import Approval
 from turnwise.turn.commands import Purpose
-from turnwise.turn.events import Event
+from turnwise.turn.events import Event, TurnStarted
+from turnwise.vocab import NO_TRAITS
+from turnwise.wire.family import MODULES, family
 
 
 class RequestSent(msgspec.Struct, frozen=True, kw_only=True, tag="request_sent"):
@@ -48,7 +51,19 @@ JournalRecord = Event | BesideEvents
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(JournalRecord)}
 
 encode_record = msgspec.json.Encoder().encode
-decode_record = msgspec.json.Decoder(JournalRecord).decode
+_decode = msgspec.json.Decoder(JournalRecord).decode
+
+
+def decode_record(text: str | bytes) -> JournalRecord:
+    """Raises msgspec.MsgspecError for what is no record."""
+    return with_traits(_decode(text))
+
+
+def with_traits(record: JournalRecord) -> JournalRecord:
+    """The beginning of a turn with what its family takes and says, where a journal of before has the family's name alone."""
+    if type(record) is not TurnStarted or record.config.traits != NO_TRAITS or record.config.family not in MODULES:
+        return record
+    return replace(record, config=replace(record.config, traits=family(record.config.family).traits))
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):

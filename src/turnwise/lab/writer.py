@@ -23,10 +23,10 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.lab.families.family import CallSeen, Conversation, SentMessage
-from turnwise.lab.raw import Raw, dig, dump, either, parse, table, text
+from turnwise.lab.raw import Raw, dig, dump, parse, table, text
 from turnwise.lab.replies import BYTES_A_TOKEN, LabReply, LabRequest, TokenRoom, filled, signed, tokens
 from turnwise.lab.script import Habit, Writer
-from turnwise.lab.strict import asked_output
+from turnwise.lab.strict import JUDGES, asked_output, first_count
 from turnwise.rules.advice import asks_for_pieces
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
 
@@ -206,26 +206,13 @@ def files_of(writer: Writer) -> dict[str, str]:
 
 
 def room_of(body: Raw) -> TokenRoom:
-    """The limits in a request of any family: each name is honoured wherever it stands."""
-    fields = table(body)
-    config = table(either(body, "generationConfig", "generation_config"))
-    thinking = table(either(config, "thinkingConfig", "thinking_config"))
-    budgets = (
-        dig(body, "thinking", "budget_tokens"),
-        dig(body, "reasoning", "max_tokens"),
-        thinking.get("thinkingBudget"),
-    )
-    budget = next((one for one in budgets if isinstance(one, int)), None)
-    efforts = (
-        fields.get("reasoning_effort"),
-        dig(body, "reasoning", "effort"),
-        dig(body, "output_config", "effort"),
-        thinking.get("thinkingLevel"),
-    )
-    words = {text(effort).lower() for effort in efforts}
+    """The limits in a request of any family: each family's names are honoured."""
+    judges = JUDGES.values()
+    budget = first_count(body, [path for judge in judges for path in judge.budgets])
+    words = {text(dig(body, *path)).lower() for judge in judges for path in judge.efforts}
     if words & {"minimal", "low"}:
         budget = A_LITTLE
-    if "none" in words or dig(body, "thinking", "type") == "disabled":
+    if "none" in words or "disabled" in [dig(body, *judge.unthinking) for judge in judges]:
         budget = 0
     return TokenRoom(output=asked_output(body), thinking=budget)
 

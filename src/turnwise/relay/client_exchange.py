@@ -41,7 +41,6 @@ from turnwise.rules.truncation import (
     as_ended,
     fills_half,
     find_cut,
-    hands_out_objects,
     has_end_mark,
     limit_hit,
     spent_tokens,
@@ -509,7 +508,7 @@ class Relay:
 
     def _cut_of(self, reply: Response) -> Cut | None:
         request = self._upstream.request
-        objects = hands_out_objects(self._upstream.family.name, streamed=request.stream)
+        objects = self._upstream.family.traits.gives_objects(streamed=request.stream)
         limit_tokens = request.settings.max_output_tokens
         return find_cut(reply, limit_tokens=limit_tokens, hands_out_objects=objects, request=request)
 
@@ -549,7 +548,7 @@ class Relay:
             ceiling_tokens=request.settings.max_output_tokens,
             prefill=profile.accepts_prefill,
             tool_choice_none=profile.tool_choice_none,
-            family=self._upstream.family.name,
+            traits=self._upstream.family.traits,
         )
 
     # -- once more, behind what the client knows -------------------------------------------------------------------
@@ -633,7 +632,7 @@ class Relay:
         if self._client.request.stream:
             empty_too = self._stream.hides_empty
         else:
-            empty_too = hands_out_objects(self._client.family.name, streamed=False)
+            empty_too = self._client.family.traits.gives_objects(streamed=False)
         whole = without_hidden_cuts(response, empty_too=empty_too)
         if whole is not response:
             self._repairs.append(CUT_CALL_LEFT_OUT)

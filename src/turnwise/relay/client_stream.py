@@ -17,7 +17,6 @@ import msgspec
 from turnwise.relay.agreement import NOISE, WORDS, Agreement, Conflict, Shown
 from turnwise.relay.breaches import SAYING
 from turnwise.rules.schema import is_whole_json
-from turnwise.rules.truncation import hands_out_objects
 from turnwise.vocab import (
     ArgumentsState,
     BlockEnded,
@@ -123,7 +122,7 @@ class ClientStream:
         self._agreement = Agreement(
             empty_is_object=self._facts.object_arguments,
             final_wins=self._facts.final_wins,
-            takes_objects=hands_out_objects(family.name, streamed=True),
+            takes_objects=family.traits.gives_objects(streamed=True),
         )
         self._silent: list[_Silent] = []
         self._untold: deque[Frame | None] = deque()  # None: the client knows that what has ended is closed

@@ -29,6 +29,7 @@ from turnwise.vocab import (
     ToolSpec,
     calls_of,
 )
+from turnwise.wire.family import family
 from turnwise.wire.json_fields import (
     UNREADABLE,
     fields_in,
@@ -38,13 +39,13 @@ from turnwise.wire.json_fields import (
 from turnwise.wire.offers import FREE_FORM_PARAMETER, fitted_tool
 from turnwise.wire.profiles import Profile
 from turnwise.wire.relay_facts import ClientTool, PlainTools
-from turnwise.wire.tool_names import TAKEN, fitted_name
+from turnwise.wire.tool_names import fitted_name
 
 
 def fit_names(plain: PlainTools, *, profile: Profile, crosses: bool = True) -> PlainTools:
     """The same with names that the endpoint takes: those of its row, and where the request `crosses` of its family."""
     request = plain.request
-    takes = [TAKEN[profile.family]] if crosses else []
+    takes = [family(profile.family).tool_names] if crosses else []
     takes += [re.compile(profile.tool_names)] if profile.tool_names else []
     called = [
         part.name for message in request.messages for part in message.parts if isinstance(part, ToolCall | ToolResult)

@@ -17,7 +17,7 @@ from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.base.whole_files import in_place_of
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, JournalEntry, Session, SessionRow, TurnRow
-from turnwise.journal.records import JournalRecord, events_of
+from turnwise.journal.records import JournalRecord, events_of, with_traits
 from turnwise.turn.events import Event
 
 # A session as it was recorded: its turns with all that was written about them, and the sessions of its sub-agents.
@@ -247,7 +247,7 @@ class _Builder:
             case RecordLine(seq=seq, time=time, record=record):
                 if not self._open or self._open[-1].turn is None:
                     return "a record stands where none may stand"
-                self._open[-1].entries.append(JournalEntry(seq=seq, time=time, record=record))
+                self._open[-1].entries.append(JournalEntry(seq=seq, time=time, record=with_traits(record)))
             case _:
                 return "a head or an end stands in the middle"
         return None

@@ -26,7 +26,7 @@ from turnwise.rules.compaction import (
 )
 from turnwise.rules.prompt_room import message_bytes
 from turnwise.rules.schema import shorten
-from turnwise.vocab import File, Message, StopReason, Text, ToolChoice, ToolResult, ToolSpec, calls_of
+from turnwise.vocab import FamilyTraits, File, Message, StopReason, Text, ToolChoice, ToolResult, ToolSpec, calls_of
 from turnwise.vocab.hidden_characters import says_something
 
 # What the last results may take of the room together, ever less of it.
@@ -166,10 +166,6 @@ CALL_NOT_READ_AGAIN = (
 GO_ON = "Go on."
 NOT_RUN_LAST_STEP = "Not run: this was the last step of the turn, in which no tool may be called."
 
-# Anthropic refuses tool calls and results in the history of a request without `tools`
-# (LiteLLM and Bedrock refuse it before it leaves), so even the extra request keeps them there, tool choice none.
-NEEDS_TOOLS_FOR_HISTORY = frozenset({"anthropic_messages"})
-
 # What a local answer shows: enough to be of use, short enough to read.
 MAX_RESULTS_SHOWN = 10
 MAX_RESULT_CHARACTERS = 500
@@ -185,10 +181,11 @@ class Forbidden(msgspec.Struct, frozen=True):
 
 
 def forbid_tools(
-    tools: tuple[ToolSpec, ...], *, means: Literal["send", "drop_tools"], disobeyed: bool, family: str
+    tools: tuple[ToolSpec, ...], *, means: Literal["send", "drop_tools"], disobeyed: bool, traits: FamilyTraits
 ) -> Forbidden:
-    """Keep the tools with tool choice none; drop them where the endpoint's profile says so, or once the model disobeyed."""
-    drops = means == "drop_tools" or (disobeyed and family not in NEEDS_TOOLS_FOR_HISTORY)
+    """Keep the tools with tool choice none; drop them where the endpoint's profile says so, or once the model disobeyed and the
+    family does not want the called ones."""
+    drops = means == "drop_tools" or (disobeyed and not traits.wants_called_tools)
     return Forbidden((), "auto") if drops or not tools else Forbidden(tools, "none")
 
 

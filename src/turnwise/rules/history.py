@@ -7,6 +7,7 @@ Healed once when a turn starts; what the turn appends afterwards is made fit pie
 import hashlib
 import re
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from turnwise.errors import CallerError
 from turnwise.vocab import (
     ArgumentsState,
+    FamilyTraits,
     Fault,
     File,
     Message,
@@ -30,26 +32,6 @@ from turnwise.vocab import (
     calls_of,
 )
 
-# Anthropic: "text content blocks must contain non-whitespace text". The others take blank text as it is.
-REFUSES_BLANK_TEXT = frozenset({"anthropic_messages"})
-# Anthropic: "the final block in an assistant message cannot be `thinking`". Responses: a reasoning item "was provided
-# without its required following item".
-REFUSES_TRAILING_REASONING = frozenset({"anthropic_messages", "openai_responses"})
-# Anthropic: "first message must use the user role". Gemini: a function call has to follow a user turn.
-BEGINS_WITH_USER = frozenset({"anthropic_messages", "gemini"})
-# OpenAI: "Image URLs are only allowed for messages with role 'user', but this message with role 'system' contains an image URL."
-REFUSES_SYSTEM_FILES = frozenset({"openai_chat"})
-# Gemini: "function call turn comes immediately after a user turn or after a function response turn". Anthropic's encoder makes
-# one message of neighbours, and the others take them as they come.
-JOINS_NEIGHBOURS = frozenset({"gemini"})
-# Anthropic's pattern for `tool_use.id` is [a-zA-Z0-9_-]+. Elsewhere ids are the endpoint's own and go back as they came.
-REFUSED_IN_IDS = {"anthropic_messages": re.compile(r"[^A-Za-z0-9_-]")}
-# OpenAI: "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40", and 64 for
-# `input[1].call_id` (langmanus#119, opencode#12653, fastllm#45). vLLM's own ids have 46. Bedrock's `toolUseId` ends at 64.
-# Servers that make longer ids take any, so a session that moves between them loses nothing by the shorter ones.
-ID_CHARACTERS = {"openai_chat": 40, "openai_responses": 64, "anthropic_messages": 64}
-# LiteLLM hides Gemini's signature in a Chat call's id and wants it back there (litellm#16895): cut, the next request fails.
-CARRIED_IN_IDS = {"openai_chat": "__thought__"}
 ID_PRINT_CHARACTERS = 8
 
 NO_RESULT = "There is no result for this call: none was ever reported. The tool may or may not have run."
@@ -61,6 +43,7 @@ NO_OUTPUT = "(no output)"
 ORPHAN_CALL = "orphan_call"
 
 _COMPLETE = ArgumentsState.COMPLETE  # an enum's member takes longer to find than a name
+_pattern = lru_cache(re.compile)
 _read_object = msgspec.json.Decoder(dict[str, object]).decode
 
 
@@ -70,12 +53,13 @@ class Healed(msgspec.Struct, frozen=True):
     call_ids: frozenset[str]
 
 
-def heal(messages: Sequence[Message], *, family: str, taken_ids: Collection[str] = ()) -> Healed:
+def heal(messages: Sequence[Message], *, family: str, traits: FamilyTraits, taken_ids: Collection[str] = ()) -> Healed:
     """Repair `messages` deterministically; what is sound stays equal. Linear in the messages.
 
-    `taken_ids` are call ids of messages that stand before these and were healed for the same family.
+    `family` is the name of the API that they go to, `traits` what it takes. `taken_ids` are call ids of messages that stand
+    before these and were healed for the same family.
     """
-    if (sound := _ids_of_sound(messages, family=family, taken_ids=taken_ids)) is not None:
+    if (sound := _ids_of_sound(messages, family=family, traits=traits, taken_ids=taken_ids)) is not None:
         return Healed(tuple(messages), (), sound)
     repairs: list[Repair] = []
     results = _results_by_call(messages)
@@ -86,11 +70,11 @@ def heal(messages: Sequence[Message], *, family: str, taken_ids: Collection[str]
         parts = _own_parts(message, index=index, repairs=repairs)
         role = "user" if message.role == "tool" else message.role
         files: tuple[Part, ...] = ()
-        if role == "system" and family in REFUSES_SYSTEM_FILES:
+        if role == "system" and traits.refuses_system_files:
             files = tuple([part for part in parts if isinstance(part, File)])
             parts = tuple([part for part in parts if not isinstance(part, File)]) if files else parts
         if role != "assistant":
-            kept = fit_parts(parts, family=family, role=role)
+            kept = fit_parts(parts, family=family, traits=traits, role=role)
             if kept:
                 healed.append(message if (role, kept) == (message.role, message.parts) else Message(role, kept))
             elif not message.parts:
@@ -103,12 +87,12 @@ def heal(messages: Sequence[Message], *, family: str, taken_ids: Collection[str]
         calls = [part for part in parts if isinstance(part, ToolCall)]
         answers = [results[index, position] for position in range(len(calls))] if calls else []
         used += sum([answer is not None for answer in answers])
-        fitted = _fit_calls(parts, family=family, taken=call_ids, index=index, repairs=repairs)
-        kept = fit_parts(fitted, family=family, role="assistant")
+        fitted = _fit_calls(parts, traits=traits, taken=call_ids, index=index, repairs=repairs)
+        kept = fit_parts(fitted, family=family, traits=traits, role="assistant")
         if not kept:
             repairs.append(Repair("empty_message", f"message {index}", "left out an assistant message without content"))
             continue
-        if family in JOINS_NEIGHBOURS and healed and healed[-1].role == "assistant":
+        if traits.joins_neighbours and healed and healed[-1].role == "assistant":
             healed[-1] = Message("assistant", (*healed[-1].parts, *kept))
             repairs.append(Repair("joined_message", f"message {index}", "joined with the assistant message before it"))
         else:
@@ -122,12 +106,14 @@ def heal(messages: Sequence[Message], *, family: str, taken_ids: Collection[str]
         repairs.append(
             Repair("orphan_result", "history", f"left out {orphans} results that no call of the history asked for")
         )
-    if family in BEGINS_WITH_USER:
+    if traits.begins_with_user:
         _begin_with_user(healed, repairs=repairs)
     return Healed(tuple(healed), tuple(repairs), frozenset(call_ids))
 
 
-def _ids_of_sound(messages: Sequence[Message], *, family: str, taken_ids: Collection[str]) -> frozenset[str] | None:
+def _ids_of_sound(
+    messages: Sequence[Message], *, family: str, traits: FamilyTraits, taken_ids: Collection[str]
+) -> frozenset[str] | None:
     """The ids in use after these messages, if no repair changes any of them; None if something may have to be repaired.
 
     Most histories are sound, and a long one costs: the usual parts are known by their type, the others are looked at closely.
@@ -145,12 +131,14 @@ def _ids_of_sound(messages: Sequence[Message], *, family: str, taken_ids: Collec
                 return None
             waiting, before = (), role
             continue
-        if waiting or (role == "assistant" == before and family in JOINS_NEIGHBOURS):
+        if waiting or (role == "assistant" == before and traits.joins_neighbours):
             return None
         calls: Sequence[ToolCall] = ()
         if role == "assistant":
             calls = [part for part in parts if type(part) is ToolCall]
-        if len(calls) != len(parts) and not (_are_usual(parts, calls=calls) or _stay(parts, role=role, family=family)):
+        if len(calls) != len(parts) and not (
+            _are_usual(parts, calls=calls) or _stay(parts, role=role, family=family, traits=traits)
+        ):
             return None
         for call in calls:
             if call.state is not _COMPLETE or call.alternatives:
@@ -160,7 +148,7 @@ def _ids_of_sound(messages: Sequence[Message], *, family: str, taken_ids: Collec
             ids.append(call.id)
             names.add(call.name)
         if role != "system":
-            if not before and role != "user" and family in BEGINS_WITH_USER:
+            if not before and role != "user" and traits.begins_with_user:
                 return None
             before = role
         waiting = calls
@@ -169,16 +157,16 @@ def _ids_of_sound(messages: Sequence[Message], *, family: str, taken_ids: Collec
         return None
     if "" in names:
         return None
-    return used.union(taken_ids) if _fit(used, family=family) else None
+    return used.union(taken_ids) if _fit(used, traits=traits) else None
 
 
-def _fit(ids: Collection[str], *, family: str) -> bool:
+def _fit(ids: Collection[str], *, traits: FamilyTraits) -> bool:
     """Whether each is an id that the family takes as it is."""
-    limit, refused = ID_CHARACTERS.get(family), REFUSED_IN_IDS.get(family)
+    limit, refused = traits.id_characters, traits.refused_in_ids
     are_short = limit is None or not ids or len(max(ids, key=len)) <= limit
-    if are_short and "" not in ids and (refused is None or not refused.search("".join(ids))):  # all at one look
+    if are_short and "" not in ids and (not refused or not _pattern(refused).search("".join(ids))):  # all at one look
         return True
-    return all(id and id == _fit_id(id, family=family) for id in ids)
+    return all(id and id == _fit_id(id, traits=traits) for id in ids)
 
 
 def _are_usual(parts: tuple[Part, ...], *, calls: Sequence[ToolCall]) -> bool:
@@ -190,12 +178,12 @@ def _are_usual(parts: tuple[Part, ...], *, calls: Sequence[ToolCall]) -> bool:
     return usual == len(parts)
 
 
-def _stay(parts: tuple[Part, ...], *, role: Role, family: str) -> bool:
+def _stay(parts: tuple[Part, ...], *, role: Role, family: str, traits: FamilyTraits) -> bool:
     """Whether a message of this role, which is no tool's, may hold them all."""
-    if role == "system" and family in REFUSES_SYSTEM_FILES and any(isinstance(part, File) for part in parts):
+    if role == "system" and traits.refuses_system_files and any(isinstance(part, File) for part in parts):
         return False
     own = _own_parts(Message(role, parts), index=0, repairs=[])
-    return own == parts and fit_parts(parts, family=family, role=role) is parts
+    return own == parts and fit_parts(parts, family=family, traits=traits, role=role) is parts
 
 
 def _answer_all(calls: Sequence[ToolCall], *, results: tuple[Part, ...]) -> bool:
@@ -318,7 +306,7 @@ def _own_parts(message: Message, *, index: int, repairs: list[Repair]) -> tuple[
 def _fit_calls(
     parts: tuple[Part, ...],
     *,
-    family: str,
+    traits: FamilyTraits,
     taken: set[str],
     index: int,
     repairs: list[Repair],
@@ -326,7 +314,7 @@ def _fit_calls(
     fitted: list[Part] = []
     for part in parts:
         if isinstance(part, ToolCall):
-            id = unique_id(part.id, taken=taken, family=family)
+            id = unique_id(part.id, taken=taken, traits=traits)
             if id != part.id:
                 repairs.append(Repair("call_id", f"message {index}", f"call `{part.id}` is now `{id}`"))
             taken.add(id)
@@ -383,35 +371,35 @@ def _begin_with_user(messages: list[Message], *, repairs: list[Repair]) -> None:
         repairs.append(Repair("no_first_user", "history", "put a user message in front, which this family insists on"))
 
 
-def unique_id(id: str, *, taken: Collection[str], also: Collection[str] = (), family: str) -> str:
+def unique_id(id: str, *, taken: Collection[str], also: Collection[str] = (), traits: FamilyTraits) -> str:
     """`id` as the family takes it, with a number behind it where it is empty or taken (in either collection)."""
-    wanted = _fit_id(id, family=family)
+    wanted = _fit_id(id, traits=traits)
     if wanted and wanted not in taken and wanted not in also:
         return wanted
     number = 2 if wanted else 1
     wanted = wanted or "call"
-    while (numbered := _numbered(wanted, number=number, family=family)) in taken or numbered in also:
+    while (numbered := _numbered(wanted, number=number, traits=traits)) in taken or numbered in also:
         number += 1
     return numbered
 
 
-def _fit_id(id: str, *, family: str) -> str:
+def _fit_id(id: str, *, traits: FamilyTraits) -> str:
     """What has to change gets the id's own print behind it, so that two ids that differ stay different, in any order."""
-    refused, limit = REFUSED_IN_IDS.get(family), ID_CHARACTERS.get(family)
-    if (limit is None or len(id) <= limit) and (refused is None or not refused.search(id)):
+    refused, limit = traits.refused_in_ids, traits.id_characters
+    if (limit is None or len(id) <= limit) and not (refused and _pattern(refused).search(id)):
         return id
-    fit = id if refused is None else refused.sub("_", id)
+    fit = _pattern(refused).sub("_", id) if refused else id
     limit = len(fit) if limit is None else limit
-    carried = CARRIED_IN_IDS.get(family)
-    if (fit == id and len(fit) <= limit) or (carried is not None and carried in id):
+    carried = traits.carried_in_ids
+    if (fit == id and len(fit) <= limit) or (carried and carried in id):
         return id
     print_of = hashlib.blake2b(id.encode(errors="surrogatepass")).hexdigest()[:ID_PRINT_CHARACTERS]
     return f"{fit[: limit - ID_PRINT_CHARACTERS - 1]}_{print_of}"
 
 
-def _numbered(id: str, *, number: int, family: str) -> str:
+def _numbered(id: str, *, number: int, traits: FamilyTraits) -> str:
     end = f"_{number}"
-    limit = ID_CHARACTERS.get(family)
+    limit = traits.id_characters
     return id + end if limit is None else id[: limit - len(end)] + end
 
 
@@ -460,9 +448,9 @@ def error_result(call: ToolCall, *, text: str) -> ToolResult:
     return ToolResult(call_id=call.id, name=call.name, content=(Text(text),), is_error=True, free_form=call.free_form)
 
 
-def fit_parts(parts: tuple[Part, ...], *, family: str, role: str) -> tuple[Part, ...]:
+def fit_parts(parts: tuple[Part, ...], *, family: str, traits: FamilyTraits, role: str) -> tuple[Part, ...]:
     """Without the parts that this family's servers refuse; empty if nothing is left to send."""
-    takes_blanks = family not in REFUSES_BLANK_TEXT
+    takes_blanks = not traits.refuses_blank_text
     kept = [
         part
         for part in parts
@@ -470,7 +458,7 @@ def fit_parts(parts: tuple[Part, ...], *, family: str, role: str) -> tuple[Part,
         or (part.text if takes_blanks else part.text.strip())
         or (part.opaque is not None and part.opaque.family == family)
     ]
-    if role == "assistant" and family in REFUSES_TRAILING_REASONING:
+    if role == "assistant" and traits.refuses_trailing_reasoning:
         while kept and isinstance(kept[-1], Reasoning):
             kept.pop()
     # an item of another family is left out by this one's encoder

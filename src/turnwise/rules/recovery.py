@@ -37,6 +37,7 @@ from turnwise.rules.truncation import NO_CUT, Cut, find_cut
 from turnwise.vocab import (
     NO_USAGE,
     ArgumentsState,
+    FamilyTraits,
     File,
     FinishReason,
     Message,
@@ -67,7 +68,7 @@ Recover = Literal["continue", "split", "off"]
 class Means(msgspec.Struct, frozen=True, kw_only=True):
     """What may be done about a cut response. `callable` are the names of the tools whose cut calls could run: on offer, allowed,
     and not in the last step. `limits` are the model's, `ceiling_tokens` the user's own limit of output. `prefill`,
-    `tool_choice_none` and `family` are facts of the endpoint."""
+    `tool_choice_none` and `traits` are facts of the endpoint."""
 
     recover: Recover
     callable: Collection[str]
@@ -75,7 +76,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     ceiling_tokens: int | None = None
     prefill: bool = False
     tool_choice_none: Literal["send", "drop_tools"] = "send"
-    family: str
+    traits: FamilyTraits
 
 
 class Continuing(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,7 +201,7 @@ def continue_request(state: Continuing, *, means: Means) -> Request:
     said = (Message("assistant", (Text(asked.assistant),)),)
     if asked.user is not None:
         said = (*said, Message("user", (Text(asked.user),)))
-    offer = forbid_tools(request.tools, means=means.tool_choice_none, disobeyed=False, family=means.family)
+    offer = forbid_tools(request.tools, means=means.tool_choice_none, disobeyed=False, traits=means.traits)
     return msgspec.structs.replace(
         request,
         messages=(*request.messages, *said),

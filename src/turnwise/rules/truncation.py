@@ -145,11 +145,6 @@ def as_ended(response: Response) -> Response:
     return msgspec.structs.replace(response, finish=finish)
 
 
-def hands_out_objects(family: str, *, streamed: bool) -> bool:
-    """Whether a family's API gives arguments as objects in this mode, so that a cut does not show in them."""
-    return family == "gemini" or (family == "anthropic_messages" and not streamed)
-
-
 def spent_unseen(response: Response) -> bool:
     """Whether far more tokens were generated than what arrived can have, by the provider's own count.
 

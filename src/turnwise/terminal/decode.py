@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -20,7 +21,7 @@ from turnwise.vocab import (
     refusal_of,
     text_of,
 )
-from turnwise.wire.profiles import Profile
+from turnwise.wire.profiles import FamilyName, Profile
 
 TOOL_HELP = "A tool that was on offer. Helps with odd names; calls that stand in the text count for these tools only."
 
@@ -39,7 +40,7 @@ Exit codes: 0 every file was a stream of that family, 1 one was not, 2 usage."""
     "--family",
     required=True,
     metavar="F",
-    help="The API family (openai_chat, openai_responses, anthropic_messages, gemini) or a provider's name (xai, groq ...).",
+    help=f"The API family ({', '.join(get_args(FamilyName))}) or a provider's name (xai, groq ...).",
 )
 @json_option("One JSON object a file, on one line each.")
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help=TOOL_HELP)

@@ -376,7 +376,7 @@ def check_rules(
     wanted: CheckRequest, *, choice: Choice, named: ModelName, endpoint: Endpoint, row: PriceRow | None, clock: Clock
 ) -> int:
     """`--rules`: find out which rules of docs/dialects.md the server has. Returns the exit code."""
-    if endpoint.profile.family != "openai_chat":
+    if not endpoint.family.traits.has_dialects:
         raise CallerError(f"`{choice.model}` is no Chat Completions endpoint: --rules asks only those")
     if wanted.only:
         raise CallerError("--only names requests of the other check: leave it out, or leave out --rules")

@@ -4,7 +4,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 import msgspec
@@ -17,6 +17,7 @@ from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import Failure, as_one_line
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
+from turnwise.wire.profiles import FamilyName
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -35,7 +36,6 @@ AT_FIRST_REQUEST = (
 LONGEST_GRACE_S = 3600.0
 LONGEST_WAIT_S = 3600.0
 LAB_PORT = 8788  # as in docs/lab.md: the gateway's setting stays the same from check to check
-FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 
 GATEWAY_EPILOG = """\b
 Examples:
@@ -215,7 +215,7 @@ def report(provider: str | None, model: str | None, since: str | None, as_json: 
     "--family",
     "families",
     multiple=True,
-    type=click.Choice(FAMILIES),
+    type=click.Choice(get_args(FamilyName)),
     help="Ask as a client of this API. Repeatable. [default: each that the gateway answers]",
 )
 @click.option("--key-env", metavar="VAR", help="The variable that holds a key for the gateway.")

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, get_args
 
 import msgspec
 
@@ -26,6 +26,7 @@ from turnwise.errors import CallerError
 from turnwise.journal.direct_ledger import ANY, RepairSum, RequestSum
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.lab import Lab
+from turnwise.lab.families import FAMILIES as LAB_FAMILIES
 from turnwise.lab.gateway_check import (
     CASE,
     HEALTHY_CASES,
@@ -45,6 +46,7 @@ from turnwise.terminal.pager import cancelling
 from turnwise.terminal.rows import say
 from turnwise.terminal.screen import spinning
 from turnwise.terminal.usage import Column, lines_of_table, since_of, width_of
+from turnwise.wire.family import USUAL
 from turnwise.wire.profiles import FamilyName
 
 # The findings of a check, as a table for people or as one JSON object.
@@ -52,12 +54,6 @@ from turnwise.wire.profiles import FamilyName
 
 VERSION = 1  # of the JSON object: it grows when a field changes its meaning
 MOST_WHY = 160
-_NAMES = {
-    "openai_chat": "Chat Completions",
-    "openai_responses": "Responses",
-    "anthropic_messages": "Anthropic",
-    "gemini": "Gemini",
-}
 
 
 def show(course: GatewayCourse) -> None:
@@ -72,12 +68,12 @@ def lines_of(course: GatewayCourse) -> Iterator[str]:
         yield from _table(found)
     broken = [one for one in found if one.is_broken]
     for one in broken:
-        yield f"{style('✗', 'red')} {one.case}, {_NAMES[one.family]}: {_reasons(one)}"
+        yield f"{style('✗', 'red')} {one.case}, {LAB_FAMILIES[one.family].title}: {_reasons(one)}"
     for family, why in course.left_out.items():
-        yield f"{style('!', 'yellow')} {_NAMES[family]} is left out: {shortened(why, limit=MOST_WHY)}"
+        yield f"{style('!', 'yellow')} {LAB_FAMILIES[family].title} is left out: {shortened(why, limit=MOST_WHY)}"
     upstreams = {one.upstream for one in found if one.upstream is not None}
     if found and "openai_chat" not in upstreams:
-        names = " and ".join([_NAMES[name] for name in sorted(upstreams)]) or "another API"
+        names = " and ".join([LAB_FAMILIES[name].title for name in sorted(upstreams)]) or "another API"
         yield f"! the gateway asked the lab in {names}; most cases are malformed in Chat Completions only"
     if course.is_stopped:
         yield style("stopped; this is what was found until then", "yellow")
@@ -89,7 +85,7 @@ def _table(found: Sequence[CaseFound]) -> Iterator[str]:
     cells = {(one.case, one.family): _cell(one) for one in found}
     families = list(dict.fromkeys([one.family for one in found]))
     columns = [
-        Column(name=_NAMES[family], cells=[cells.get((case, family), "-") for case in cases], align="left")
+        Column(name=LAB_FAMILIES[family].title, cells=[cells.get((case, family), "-") for case in cases], align="left")
         for family in families
     ]
     yield "Each answer, as a strict reader / a naive reader has it:"
@@ -147,7 +143,7 @@ def write_report(course: GatewayCourse, *, url: str, exit_code: int) -> None:
 # The order of `turnwise gateway check`: start the lab, say how to set the gateway, wait for it, ask, show.
 
 
-FAMILIES: tuple[FamilyName, ...] = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 BROKEN = 1
 MOST_REASON = 400
 
@@ -175,7 +171,7 @@ def check_gateway(wanted: GatewayCheckRequest) -> int:
         near = difflib.get_close_matches(unknown[0], known, n=3)
         meant = f"did you mean {' or '.join([f'`{name}`' for name in near])}? " if near else ""
         raise CallerError(f"there is no case `{unknown[0]}`; {meant}all of them: {', '.join(known)}")
-    key = find_key(find_profile("openai_chat"), env=os.environ, api_key_env=wanted.key_env) if wanted.key_env else None
+    key = find_key(find_profile(USUAL), env=os.environ, api_key_env=wanted.key_env) if wanted.key_env else None
     gateway = GatewayAsked(url=wanted.url, key=key, model=wanted.model, timeout_s=wanted.timeout_s)
     shown = gateway.endpoint("anthropic_messages")  # an invalid address is reported before anything starts
     course = GatewayCourse()

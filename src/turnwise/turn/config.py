@@ -15,8 +15,10 @@ from turnwise.rules.recovery import Recover
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.turn.approvals import OneAsk
 from turnwise.vocab import (
+    NO_TRAITS,
     NO_USAGE,
     Cache,
+    FamilyTraits,
     Fault,
     Message,
     OutputSchema,
@@ -187,6 +189,8 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # facts of the endpoint's profile that rules need
     family: str = "openai_chat"
     profile: str = "openai_chat"
+    # what the family takes and says; in journals of before it is looked up by name (`decode_record`)
+    traits: FamilyTraits = NO_TRAITS
     accepts_prefill: bool = False
     default_max_tokens: int | None = None  # sent if the settings name none
     tool_choice_none: Literal["send", "drop_tools"] = "send"

@@ -251,7 +251,8 @@ class LeftHistory(msgspec.Struct, frozen=True, kw_only=True):
     given_limits: ModelLimits
 
     def is_healed_for(self, config: TurnConfig) -> bool:
-        return (self.config.family, self.config.tools) == (config.family, config.tools)
+        before = self.config
+        return (before.family, before.traits, before.tools) == (config.family, config.traits, config.tools)
 
     def is_counted_for(self, config: TurnConfig) -> bool:
         before = self.config
@@ -360,13 +361,13 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         left = self.left
         if left is None or not left.is_healed_for(config):
             taken = self.call_ids - _ids_in(self.messages) if self.gave_way else ()
-            healed = heal((*self.messages, *new), family=config.family, taken_ids=taken)
+            healed = heal((*self.messages, *new), family=config.family, traits=config.traits, taken_ids=taken)
             return healed, self._history(healed, prompt=prompt, before_bytes=before_bytes)
         before = left.messages
         start = next((at for at in range(len(before) - 1, -1, -1) if before[at].role == "user"), 0)
         behind = before[start:]
         taken = self.call_ids - _ids_in(behind)
-        healed = heal((*behind, *new), family=config.family, taken_ids=taken)
+        healed = heal((*behind, *new), family=config.family, traits=config.traits, taken_ids=taken)
         known = min(len(left.sizes), start + _same_beginning(behind, messages=healed.messages))
         sizes = list(left.sizes[:known])
         if not left.is_counted_for(config):
@@ -401,7 +402,7 @@ def _behind_results(started: TurnStarted, words: Sequence[Message]) -> TurnStart
 def _may_append(config: TurnConfig, new: tuple[ToolSpec, ...], *, had: tuple[ToolSpec, ...]) -> bool:
     """Claude takes some of a provider's own tools only in front. Without any tool in front, a tool behind the messages makes it
     read everything again (API docs, "Define tools in a message")."""
-    return config.family != "anthropic_messages" or (bool(had) and all(spec.opaque is None for spec in new))
+    return not config.traits.plain_tools_behind or (bool(had) and all(spec.opaque is None for spec in new))
 
 
 def _in_order(offers: tuple[ToolOffer, ...], *, before: tuple[ToolOffer, ...]) -> tuple[ToolOffer, ...]:

@@ -241,7 +241,9 @@ class Turn(msgspec.Struct, kw_only=True):
     def _put_by(self, messages: Sequence[Message]) -> None:
         """Keep messages for the next request, healed for it: the history itself is not healed again."""
         known = self.known
-        healed = heal(messages, family=known.config.family, taken_ids=known.history.call_ids)
+        healed = heal(
+            messages, family=known.config.family, traits=known.config.traits, taken_ids=known.history.call_ids
+        )
         self.known.apply(WordsPutBy(healed))
 
     @property

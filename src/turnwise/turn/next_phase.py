@@ -39,7 +39,7 @@ from turnwise.turn.outcomes import (
     Over,
     Wish,
 )
-from turnwise.turn.request_plan import PAUSE_GOES_BACK_LAST, as_last
+from turnwise.turn.request_plan import as_last
 from turnwise.turn.settled_response import Reading, recorded
 from turnwise.turn.turn_state import Known, affords_step
 from turnwise.turn.verdicts import Barred
@@ -166,7 +166,7 @@ def _disobeyed(found: Reading) -> Follows:
 def _paused(found: Reading, *, known: Known) -> Follows:
     """Send the content back so that the model continues. Before a forced answer only its text is sent: an instruction must not
     follow a server-side tool without a result."""
-    goes_last = known.config.family in PAUSE_GOES_BACK_LAST
+    goes_last = known.config.traits.pause_goes_back_last
     message = as_last(found.adopted.message) if goes_last else found.adopted.message
     told = Replaced(words=known.words.paused(found.text, lost=found.lost))
     needs_word = not goes_last and not known.config.accepts_prefill

@@ -27,7 +27,7 @@ from turnwise.rules.recovery import (
     roomier,
     take_reply,
 )
-from turnwise.rules.truncation import Cut, find_cut, hands_out_objects, limit_hit
+from turnwise.rules.truncation import Cut, find_cut, limit_hit
 from turnwise.turn.attempt import Allowed, Attempt
 from turnwise.turn.changes import Change, Posed, Reasoned, Repaired, Replaced
 from turnwise.turn.commands import InspectCalls
@@ -154,7 +154,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             ceiling_tokens=config.settings.max_output_tokens,
             prefill=config.accepts_prefill,
             tool_choice_none=config.tool_choice_none,
-            family=config.family,
+            traits=config.traits,
         )
 
     # continuing it
@@ -192,7 +192,7 @@ def cut_of(
     """None if nothing cut the response to this `request`; `asking` is what it is judged by. `before` are the changes that come
     first. `retried`: the model was already asked for it once more."""
     config = known.config
-    objects = hands_out_objects(config.family, streamed=config.stream)
+    objects = config.traits.gives_objects(streamed=config.stream)
     cut = find_cut(response, limit_tokens=asking.limit_tokens, hands_out_objects=objects, request=request)
     if cut is None:
         return None

@@ -2,12 +2,13 @@
 
 import msgspec
 
-from turnwise.rules.answer_room import NEEDS_TOOLS_FOR_HISTORY, Forbidden, forbid_tools, tools_of_history
+from turnwise.rules.answer_room import Forbidden, forbid_tools, tools_of_history
 from turnwise.turn.commands import Purpose
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared
 from turnwise.vocab import (
     Caching,
+    FamilyTraits,
     Message,
     NamedTool,
     Opaque,
@@ -22,15 +23,6 @@ from turnwise.vocab import (
     messages_in_common,
     new_tools_in,
 )
-
-# After a pause, the provider's content is sent back as the last message, by design of that API (Anthropic `pause_turn`). It is
-# the one exception to promise end:no-prefill; other families get a trailing user text.
-PAUSE_GOES_BACK_LAST = frozenset({"anthropic_messages"})
-
-
-# Families where a message that only became longer does not break the cache: its content is cached block by block (Anthropic docs,
-# "Prompt caching"), or token by token (Gemini API docs, "Context caching": a common prefix of requests).
-CACHES_WITHIN_MESSAGES = frozenset({"anthropic_messages", "gemini"})
 
 # Lessons that change nothing before the end of the messages.
 BEHIND_MESSAGES: frozenset[ServerLesson] = frozenset({"choice_auto", "choice_unforced", "max_completion_tokens"})
@@ -114,8 +106,8 @@ def build_request(
     wanted = prepared.tool_choice if prepared.tool_choice is not None else own
     offer = Forbidden(tools, _possible_choice(wanted, tools=tools))
     if forced:
-        offer = forbid_tools(tools, means=config.tool_choice_none, disobeyed=disobeyed, family=config.family)
-    if not offer.tools and config.family in NEEDS_TOOLS_FOR_HISTORY and (called := tools_of_history(messages)):
+        offer = forbid_tools(tools, means=config.tool_choice_none, disobeyed=disobeyed, traits=config.traits)
+    if not offer.tools and config.traits.wants_called_tools and (called := tools_of_history(messages)):
         offer = Forbidden(called, "none")
     parallel = config.parallel_tool_calls if prepared.parallel_tool_calls is None else prepared.parallel_tool_calls
     if trailing:
@@ -184,12 +176,12 @@ def _possible_choice(choice: ToolChoice, *, tools: tuple[ToolSpec, ...]) -> Tool
 
 
 def limit_of(settings: Settings, *, config: TurnConfig) -> int | None:
-    """The output limit that a request with these settings asks for. If the user set none, it is the profile's own, to which
-    Anthropic's requests add a budget for reasoning."""
+    """The output limit that a request with these settings asks for. If the user set none, it is the profile's own, to which the
+    requests of some families add a budget for reasoning."""
     if settings.max_output_tokens is not None or config.default_max_tokens is None:
         return settings.max_output_tokens
     budget = settings.reasoning_tokens or 0
-    return config.default_max_tokens + (budget if config.family == "anthropic_messages" else 0)
+    return config.default_max_tokens + (budget if config.traits.adds_reasoning_budget else 0)
 
 
 def sent_as(request: Request, *, own: int, config: TurnConfig) -> Sent:
@@ -221,7 +213,7 @@ def asked_of_cache(request: Request, *, purpose: Purpose, before: Purpose | None
 
 
 def prefix_changes(
-    before: Sent | None, *, now: Sent, compacted: bool, family: str, marks_cache: bool
+    before: Sent | None, *, now: Sent, compacted: bool, traits: FamilyTraits, marks_cache: bool
 ) -> tuple[str, ...]:
     """Which of PREFIX_EXCEPTIONS apply between two requests, judged by what was sent, not by what was meant to change. The first
     one is the cause of the new reading. Tool choice and thinking count when they change; but when they change back, what was
@@ -231,7 +223,7 @@ def prefix_changes(
         return ()
     old, new = before.request, now.request
     same = messages_in_common(old.messages, new.messages)
-    if family in CACHES_WITHIN_MESSAGES and same == len(old.messages) - 1 < len(new.messages):
+    if traits.caches_within_messages and same == len(old.messages) - 1 < len(new.messages):
         same += _begins_with(new.messages[same], old.messages[same])
     lost = len(old.messages) - same
     choice, thinking = (

@@ -23,6 +23,7 @@ from turnwise.turn.turn_state import Known
 from turnwise.vocab import (
     CALL_NOT_MADE,
     CALL_NOT_READ,
+    FamilyTraits,
     FinishReason,
     Message,
     Part,
@@ -61,6 +62,7 @@ def adopt(
     on_offer: Collection[str],
     taken: Collection[str],
     family: str,
+    traits: FamilyTraits,
 ) -> Adopted:
     """Correct names that can only mean one tool of those `on_offer`, split two calls that came as one, make ids unique, and make
     the message fit for the history. Changes nothing else."""
@@ -87,7 +89,7 @@ def adopt(
                 Repair("glued_calls", f"call {part.id}", f"split into {len(pieces)} calls, all fit the schema")
             )
         for piece in pieces:
-            id = unique_id(piece.id, taken=taken, also=seen, family=family)
+            id = unique_id(piece.id, taken=taken, also=seen, traits=traits)
             if id != piece.id:
                 if len(pieces) == 1:
                     repairs.append(Repair("call_id", f"call {piece.id}", f"is now `{id}`"))
@@ -97,7 +99,7 @@ def adopt(
             fitted, mended = fit_call(piece)
             parts.append(fitted)
             repairs += mended
-    kept = fit_parts(tuple(parts), family=family, role="assistant")
+    kept = fit_parts(tuple(parts), family=family, traits=traits, role="assistant")
     return Adopted(message=Message("assistant", kept), calls=tuple(calls), repairs=tuple(repairs))
 
 
@@ -219,6 +221,7 @@ def read(response: Response, *, known: Known, asking: RequestTerms) -> Reading:
         on_offer=asking.tools,
         taken=known.history.call_ids,
         family=known.config.family,
+        traits=known.config.traits,
     )
     text = known.words.said + answer_text(response.message)
     lost = response.lost or known.words.said_lost
@@ -270,7 +273,9 @@ def recorded(adopted: Adopted, *, calls_answer: str) -> Sequence[Change]:
 def left_in_history(left: Response, *, known: Known) -> Sequence[Change]:
     """The history's change for a cut response as far as it came; none of its calls has run."""
     taken = known.history.call_ids
-    adopted = adopt(left, offers=known.offers, on_offer=(), taken=taken, family=known.config.family)
+    adopted = adopt(
+        left, offers=known.offers, on_offer=(), taken=taken, family=known.config.family, traits=known.config.traits
+    )
     ids = IdsTaken([call.id for call in adopted.calls])
     told = Replaced(words=known.words.cut(text_of(left.message)))
     return ids, told, *recorded(adopted, calls_answer=NOT_RUN_CONTINUING)

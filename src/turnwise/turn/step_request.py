@@ -31,14 +31,14 @@ from turnwise.rules.prompt_room import (
 )
 from turnwise.rules.retries import CHAT_LESSONS, CLAUDE_LESSONS, LESSONS_SAID, MOST_LESSONS
 from turnwise.rules.retries import lesson_of as dialect_lesson
-from turnwise.rules.truncation import Cut, fills_half, hands_out_objects
+from turnwise.rules.truncation import Cut, fills_half
 from turnwise.turn.changes import Change, Excused, Paced, Posed, Prepared, Recounted, Replaced, mended
 from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import StepPrepared
 from turnwise.turn.history import History
 from turnwise.turn.outcomes import Composed, Trying, Wish
-from turnwise.turn.request_plan import PAUSE_GOES_BACK_LAST, asking_of, build_request, tools_chosen
+from turnwise.turn.request_plan import asking_of, build_request, tools_chosen
 from turnwise.turn.room import NO_ROOM, Room, handle_of, knows_window
 from turnwise.turn.turn_state import Known, affords, below_limits, is_last
 from turnwise.vocab import (
@@ -122,7 +122,7 @@ def says_limit(response: Response, known: Known, *, cut: Cut | None, limit_token
         return True
     calls = calls_of(response.message)
     offer = known.offers.get(calls[-1].name) if calls else None
-    if offer is None or not hands_out_objects(known.config.family, streamed=True):
+    if offer is None or not known.config.traits.gives_objects(streamed=True):
         return False
     verdict = judge_call(
         calls[-1], tools={offer.spec.name: offer.spec}, finish=response.finish, limit_tokens=limit_tokens
@@ -200,7 +200,7 @@ def _trailing(
     """The user-role texts at the end of this request only. Without such a text, the last message must not be an assistant's,
     unless the endpoint is known to accept it (promise end:no-prefill)."""
     history, instruction = known.history, prepared.instruction
-    if history.paused and known.config.family in PAUSE_GOES_BACK_LAST:
+    if history.paused and known.config.traits.pause_goes_back_last:
         why = "nothing may follow a paused response"
         return (), (mended("instruction_dropped", f"step {known.step}", why),) if instruction else ()
     ends_open = history.messages[-1].role == "assistant"
@@ -356,8 +356,9 @@ def as_taught(known: Known, order: SendRequest | None, fault: Fault, *, lessons:
     """How the same request is written once more, if its server refused it in known words (promise heal:dialect). So many
     `lessons` were already learned from this request. None: the refusal stands."""
     config = known.config
-    among = {"openai_chat": CHAT_LESSONS, "anthropic_messages": CLAUDE_LESSONS}.get(config.family)
-    if among is None or order is None or lessons >= MOST_LESSONS:
+    traits = config.traits
+    among = (*(CHAT_LESSONS if traits.has_dialects else ()), *(CLAUDE_LESSONS if traits.may_refuse_behind else ()))
+    if not among or order is None or lessons >= MOST_LESSONS:
         return ()
     model = order.request.model
     lesson = dialect_lesson(fault, known=order.request.lessons, among=among)

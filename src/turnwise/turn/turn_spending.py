@@ -220,7 +220,7 @@ class Spending(msgspec.Struct, kw_only=True):
         self.sent = sent_as(request, own=own, config=config)
         marks_cache = config.marks_cache and request.cache is not None
         changes = prefix_changes(
-            before, now=self.sent, compacted=compacted, family=config.family, marks_cache=marks_cache
+            before, now=self.sent, compacted=compacted, traits=config.traits, marks_cache=marks_cache
         )
         if changes:
             self.prefix_changes += [f"request {self.requests}: {change}" for change in changes]

@@ -64,9 +64,11 @@ from turnwise.vocab.parts import (
     text_of,
 )
 from turnwise.vocab.requests import (
+    NO_TRAITS,
     Cache,
     Caching,
     Effort,
+    FamilyTraits,
     NamedTool,
     OutputSchema,
     Request,
@@ -84,6 +86,7 @@ __all__ = [
     "CALL_NOT_READ",
     "LONG_ARGUMENTS",
     "NO_FINISH_REASON",
+    "NO_TRAITS",
     "NO_USAGE",
     "TOO_LONG",
     "TWO_READINGS",
@@ -98,6 +101,7 @@ __all__ = [
     "Citation",
     "CitationAdded",
     "Effort",
+    "FamilyTraits",
     "Fault",
     "FaultKind",
     "Faulted",

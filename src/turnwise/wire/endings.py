@@ -22,9 +22,8 @@ from turnwise.vocab import (
 )
 from turnwise.wire.healing import is_utf8, printable
 from turnwise.wire.json_fields import NULL, UNREADABLE, Fields, is_object, read_fields, without, write_object
-from turnwise.wire.profiles import FamilyName
 
-# What each field of a provider's usage object means, family by family: what turnwise reads, and what is no money.
+# What each field of a provider's usage object means: what turnwise reads, and what is no money. Each family has its own table.
 #
 # A field that stands in no table, and holds a number or a word, may be money that nobody counted: `unread_fields` names it, and
 # the amount of its request is 'at least' (promise bill:served). A table names a field by its path: items of a list stand under
@@ -40,6 +39,7 @@ tokens; an amount of money itself; or nothing that costs, for the reason given."
 class UsageField(NamedTuple):
     meaning: FieldMeaning
     why: str = ""  # of a field that is no money
+    words: frozenset[str] | None = None  # that are known of it: what bears another one may cost otherwise
 
 
 COUNT, PART, TERM, APART = UsageField("count"), UsageField("part"), UsageField("term"), UsageField("apart")
@@ -49,13 +49,13 @@ REST = UsageField("no money", "the rest of a count that is read")
 AT_ITS_PRICE = UsageField("no money", "a part of a count that is read, and costs what the others of it do")
 SECONDS = UsageField("no money", "a time or a speed")
 WINDOW = UsageField("no money", "the size of the window, which is not billed")
-NAME = UsageField("no money", "the name of what stands beside it")
+LABEL = UsageField("no money", "the name of what stands beside it")
 
-_MODALITIES = ("TEXT", "IMAGE", "VIDEO", "DOCUMENT")
+MODALITIES = ("TEXT", "IMAGE", "VIDEO", "DOCUMENT")
 # As some servers write them. Source: google-genai's `MediaModality`, in the order of the API's enum.
 _NUMBERED = {1: "TEXT", 2: "IMAGE", 3: "VIDEO", 4: "AUDIO", 5: "DOCUMENT"}
-_OPENROUTER = {"cost": AMOUNT, "cost_details": AMOUNT, "is_byok": AMOUNT}
-_SEARCHES = {
+OPENROUTER = {"cost": AMOUNT, "cost_details": AMOUNT, "is_byok": AMOUNT}
+SEARCHES = {
     "num_sources_used": APART,
     "num_server_side_tools_used": APART,
     "num_search_queries": APART,
@@ -65,112 +65,23 @@ _SEARCHES = {
     "server_side_tool_usage_details": APART,
 }
 
-FIELDS: Mapping[FamilyName, Mapping[str, UsageField]] = {
-    "anthropic_messages": {
-        "input_tokens": COUNT,
-        "output_tokens": COUNT,
-        "cache_creation_input_tokens": COUNT,
-        "cache_read_input_tokens": COUNT,
-        "cache_creation.ephemeral_5m_input_tokens": COUNT,
-        "cache_creation.ephemeral_1h_input_tokens": COUNT,
-        "output_tokens_details.thinking_tokens": COUNT,
-        "iterations.type": NAME,
-        "iterations.model": NAME,
-        "iterations.input_tokens": PART,
-        "iterations.output_tokens": PART,
-        "iterations.cache_creation_input_tokens": PART,
-        "iterations.cache_read_input_tokens": PART,
-        "iterations.cache_creation.ephemeral_5m_input_tokens": PART,
-        "iterations.cache_creation.ephemeral_1h_input_tokens": PART,
-        "total_tokens": SUM,  # of gateways
-        "service_tier": TERM,
-        "speed": TERM,
-        "inference_geo": TERM,
-        "fallback_credit.status.type": TERM,
-        "fallback_credit.status.reason": NAME,
-        "server_tool_use": APART,
-        **_OPENROUTER,
-    },
-    "openai_chat": {
-        "prompt_tokens": COUNT,
-        "completion_tokens": COUNT,
-        "prompt_tokens_details.cached_tokens": COUNT,
-        "prompt_tokens_details.cache_write_tokens": COUNT,
-        "completion_tokens_details.reasoning_tokens": COUNT,
-        "reasoning_tokens": COUNT,
-        "prompt_cache_hit_tokens": COUNT,
-        "cache_read_input_tokens": COUNT,
-        "cached_tokens": COUNT,
-        "cache_creation_input_tokens": COUNT,
-        "cache_creation.ephemeral_5m_input_tokens": COUNT,
-        "cache_creation.ephemeral_1h_input_tokens": COUNT,
-        "total_tokens": SUM,
-        "prompt_cache_miss_tokens": REST,
-        "prompt_tokens_details.text_tokens": REST,
-        "completion_tokens_details.text_tokens": REST,
-        "prompt_tokens_details.image_tokens": AT_ITS_PRICE,
-        "completion_tokens_details.accepted_prediction_tokens": AT_ITS_PRICE,
-        "completion_tokens_details.rejected_prediction_tokens": AT_ITS_PRICE,
-        "service_tier": TERM,
-        "prompt_tokens_details.audio_tokens": APART,
-        "completion_tokens_details.audio_tokens": APART,
-        **_SEARCHES,
-        **_OPENROUTER,
-        "cost_in_usd_ticks": AMOUNT,
-        "market_cost": AMOUNT,
-        **dict.fromkeys(("queue_time", "prompt_time", "completion_time", "total_time"), SECONDS),  # Groq
-        **dict.fromkeys(
-            ("total_time_sec", "total_prompt_time_sec", "total_completion_time_sec"), SECONDS
-        ),  # mistral.rs
-        **dict.fromkeys(("avg_tok_per_sec", "avg_prompt_tok_per_sec", "avg_compl_tok_per_sec"), SECONDS),
-    },
-    "openai_responses": {
-        "input_tokens": COUNT,
-        "output_tokens": COUNT,
-        "input_tokens_details.cached_tokens": COUNT,
-        "input_tokens_details.cache_write_tokens": COUNT,
-        "input_tokens_details.cache_write_tokens_details.ttl_30m_tokens": AT_ITS_PRICE,
-        "output_tokens_details.reasoning_tokens": COUNT,
-        "total_tokens": SUM,
-        "context_details": WINDOW,  # xAI
-        **_SEARCHES,
-        **_OPENROUTER,
-        "cost_in_usd_ticks": AMOUNT,
-    },
-    "gemini": {
-        "promptTokenCount": COUNT,
-        "candidatesTokenCount": COUNT,
-        "thoughtsTokenCount": COUNT,
-        "toolUsePromptTokenCount": COUNT,
-        "cachedContentTokenCount": COUNT,
-        "totalTokenCount": SUM,
-        **{f"promptTokensDetails.{word}": AT_ITS_PRICE for word in _MODALITIES},
-        **{f"toolUsePromptTokensDetails.{word}": AT_ITS_PRICE for word in _MODALITIES},
-        **{f"cacheTokensDetails.{word}": AT_ITS_PRICE for word in _MODALITIES},
-        "candidatesTokensDetails.TEXT": AT_ITS_PRICE,
-        "promptTokensDetails.AUDIO": APART,
-        "candidatesTokensDetails.AUDIO": APART,
-        "serviceTier": TERM,
-        "trafficType": TERM,
-    },
-}
 
-ITERATIONS = frozenset({"message", "compaction", "advisor_message", "fallback_message"})
-"""The kinds of Anthropic's iterations that are known; one of another kind may cost otherwise."""
+class UsageTable(NamedTuple):
+    """What the fields of a usage object mean, by path. `closed` are those of which nothing has to be looked at: none of what they
+    hold has a meaning of its own, and neither is a word that counts."""
 
-# Fields that nobody has to look into: they are no terms themselves, and no field inside them has a meaning of its own.
-_CLOSED: dict[FamilyName, frozenset[str]] = {
-    family: frozenset(
-        [
-            name
-            for name, field in fields.items()
-            if field.meaning != "term"
-            and name != "iterations.type"
-            and not any(other.startswith(f"{name}.") for other in fields)
-        ]
-    )
-    for family, fields in FIELDS.items()
-}
+    fields: Mapping[str, UsageField]
+    closed: frozenset[str]
+
+
+def usage_table(fields: Mapping[str, UsageField]) -> UsageTable:
+    closed = [
+        name
+        for name, field in fields.items()
+        if field.meaning != "term" and field.words is None and not any(other.startswith(f"{name}.") for other in fields)
+    ]
+    return UsageTable(fields, frozenset(closed))
+
 
 MOST_NAMED = 8  # of unread fields; one is enough for 'at least'
 _PLAIN_NAME = re.compile(r"[\w.=\- ]{1,100}", re.ASCII)
@@ -179,23 +90,23 @@ NAMELESS = "a field whose name cannot be shown"
 _details = msgspec.json.Decoder(dict[str, object])
 
 
-def read_terms(text: bytes | msgspec.Raw, *, family: FamilyName) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def read_terms(text: bytes | msgspec.Raw, *, table: UsageTable) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """How the provider served the request (`service_tier=priority`), and the fields that nobody reads and that may be money."""
     try:
         details = _details.decode(text)
     except UNREADABLE:
         return (), ()
-    if _is_usual(details, closed=_CLOSED[family]):  # most answers: the walk below costs three times as much
+    if _is_usual(details, closed=table.closed):  # most answers: the walk below costs three times as much
         return (), ()
-    known, terms, unread = FIELDS[family], list[str](), list[str]()
-    for path, value in _leaves(details, (), closed=_CLOSED[family]):
+    known, terms, unread = table.fields, list[str](), list[str]()
+    for path, value in _leaves(details, (), closed=table.closed):
         field = _field_at(path, known=known)
         name = ".".join(path)
         if field is not None and field.meaning == "term" and isinstance(value, str):
             terms.append(shown(f"{name}={value}"))
         elif field is None and name not in unread:
             unread.append(name)
-        elif name == "iterations.type" and value not in ITERATIONS:
+        elif field is not None and field.words is not None and name in known and value not in field.words:
             unread.append(f"{name}={value}")
     return tuple(terms), tuple([shown(name) for name in unread[:MOST_NAMED]])
 
@@ -309,10 +220,10 @@ def says_same(one: Usage | None, other: Usage) -> bool:
     return one is not None and replace(one, untold=(), terms=()) == replace(other, untold=(), terms=())
 
 
-def with_terms(usage: Usage, text: bytes | msgspec.Raw, *, family: FamilyName, tier: str = "") -> Usage:
+def with_terms(usage: Usage, text: bytes | msgspec.Raw, *, table: UsageTable, tier: str = "") -> Usage:
     """The usage with how the request was served, and with the fields of `text` that nobody reads. `tier` is what the response
     says of it beside its usage."""
-    terms, unread = read_terms(text, family=family)
+    terms, unread = read_terms(text, table=table)
     if tier and not any(term.startswith("service_tier=") for term in terms):
         terms = (*terms, shown(f"service_tier={tier}"))
     return replace(usage, terms=terms, unread=unread) if terms or unread else usage

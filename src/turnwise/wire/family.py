@@ -3,12 +3,13 @@ named `FAMILY`."""
 
 import functools
 import importlib
+import re
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
-from turnwise.vocab import Fault, FinishReason, Frame, Request, Response
+from turnwise.vocab import FamilyTraits, Fault, FinishReason, Frame, Request, Response
 from turnwise.wire import encoded_history
 from turnwise.wire.encoded_history import Adapted, EncodedHistory, Written
 from turnwise.wire.profiles import FamilyName, Limits, Profile
@@ -111,8 +112,15 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     # Every provider's finish word (Responses: status, incomplete reason) -> ours.
     finish_reasons: Mapping[str, FinishReason]
     losses: tuple[Loss, ...]
+    traits: FamilyTraits  # what rules and the turn know of it
+    tool_names: re.Pattern[str]  # the API refuses any other name of a tool
+    models_call: HttpCall  # for the list of its models
+    # Where the version stands: at the end of the base URL; or in each path, and a base URL may have it, too.
+    version_in: Literal["base", "paths"] = "base"
+    version_unsaid: str = ""  # where the base URL has none; empty: such a base URL is a mistake that a 404 tells of
     # Whether what an event says may depend on those before it that said the same: then each of them has to be decoded.
     compares_events: bool = False
+    shows_thinking: bool = False  # a request may ask for thinking that can be read
     # What a refusal of a request says of bound thinking; None: no model of the family refuses it.
     with_binding: "BindingReader | None" = None
 
@@ -148,3 +156,43 @@ def family(name: str) -> Family:
     found = importlib.import_module(MODULES[name]).FAMILY
     assert isinstance(found, Family)
     return found
+
+
+# Where the version belongs in an address, since people give base URLs with it and without.
+
+
+_VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)")
+_ENDS_WITH_VERSION = re.compile(_VERSION.pattern.removesuffix("(?=/|$)") + r"$")
+
+# What people copy from a provider's docs: the whole URL of a request. We put the path of each call behind the base URL.
+_PATHS = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
+
+
+def where_asked(url: str, *, base_url: str, family: Family) -> str:
+    """What a 404 leaves unsaid: the URL that was asked for, and where a base URL of this API usually ends."""
+    base = base_url.partition("?")[0].rstrip("/")
+    if path := next((path for path in _PATHS if base.endswith(path)), ""):
+        return (
+            f"asked for `{url.partition('?')[0]}`; the base URL ends before `{path}`: try `{base.removesuffix(path)}`"
+        )
+    needs = family.version_in == "base" and not family.version_unsaid
+    lacks = needs and not _VERSION.search(base.partition("://")[2])
+    hint = f"; the base URL usually ends with `/v1`: try `{base}/v1`" if lacks else ""
+    return f"asked for `{url.partition('?')[0]}`{hint}"
+
+
+def path_below(base_url: str, path: str, *, family: Family) -> str:
+    """The call's path as it has to follow this base URL.
+
+    Anthropic's clients take the base without `/v1` and have it in the path, others' users write it into the base: it is said
+    once. Gemini's path begins at the model, and a base without any version (Google's own host) gets one. A path that a
+    client wrote whole (`/v1/embeddings`) has its version from the base where that ends with one.
+    """
+    base = base_url.partition("?")[0].rstrip("/")
+    if family.version_in == "paths":
+        return path.removeprefix("/v1") if path.startswith("/v1/") and base.endswith("/v1") else path
+    host_and_path = base.partition("://")[2]
+    said = _VERSION.match(path)
+    if family.version_unsaid and not said and not _VERSION.search(host_and_path):
+        return family.version_unsaid + path
+    return path[said.end() :] if said and _ENDS_WITH_VERSION.search(host_and_path) else path

@@ -4,20 +4,13 @@ import re
 
 import msgspec
 
-from turnwise.wire.family import HttpCall
+from turnwise.wire.family import HttpCall, family
 from turnwise.wire.json_fields import UNREADABLE, read_fields, read_items, string_of
-from turnwise.wire.profiles import FamilyName, Profile
+from turnwise.wire.profiles import Profile
 
 MOST_MODELS = 10_000  # OpenRouter lists some 400, Hugging Face's router some thousand
 MOST_NAME = 200  # characters
 MOST_TOKENS = 10**12
-# Sources: each API's reference, "List models". Without a size, pages have 20 models (Anthropic) or 50 (Gemini).
-_PATHS: dict[FamilyName, str] = {
-    "openai_chat": "/models",
-    "openai_responses": "/models",
-    "anthropic_messages": "/v1/models?limit=1000",
-    "gemini": "/models?pageSize=1000",
-}
 # How servers call the tokens of prompt and answer together: Groq; OpenRouter, Together, Fireworks; vLLM; Mistral.
 _WINDOW = ("context_window", "context_length", "max_model_len", "max_context_length")
 _INPUT = ("inputTokenLimit", "max_input_tokens")  # Gemini; Anthropic
@@ -48,12 +41,7 @@ def list_call(profile: Profile) -> HttpCall | None:
     """The request for the list; None where the API has none: the model stands in the path (Bedrock, Vertex AI)."""
     if profile.path is not None:
         return None
-    headers: tuple[tuple[str, str], ...] = ()
-    if profile.family == "anthropic_messages":
-        from turnwise.wire.anthropic_messages.request import API_VERSION
-
-        headers = (("anthropic-version", API_VERSION),)
-    return HttpCall(path=_PATHS[profile.family], body=b"", headers=headers, method="GET")
+    return family(profile.family).models_call
 
 
 def read_model_list(body: bytes) -> tuple[OfferedModel, ...]:

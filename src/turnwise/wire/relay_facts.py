@@ -1,4 +1,5 @@
-"""What the gateway knows of a family. Each family's `relay_facts.py` has one value of it, which only the gateway loads."""
+"""What the gateway knows of a family, and whoever reads messages that were written for it. Each family's `relay_facts.py` has one
+value of it; a run of the library that does neither loads none."""
 
 import functools
 import importlib
@@ -225,7 +226,14 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     system: str  # field of the instructions
     beside: str = ""  # the one beside the messages, where an SDK has one; empty: they are the first messages
     message_fields: frozenset[str] = frozenset()  # all that a message has; empty: further ones are kept with its parts
+    # A message of which these are the fields with a value is for this API; where several say so, the one that came last.
+    own_message: Callable[[Mapping[str, object]], bool]
     own_blocks: frozenset[str] = frozenset()  # types of content that only this API has
+    own_block: Callable[[Mapping[str, object]], bool] = lambda block: False  # so do blocks with these fields
+    call_blocks: frozenset[str] = frozenset()  # types of content of which another family's reader would make no call
+    why_foreign: Callable[[Mapping[str, object]], str] = lambda message: ""  # of a message that is another API's
+    as_beside: Callable[[object], object] = lambda instructions: instructions  # an SDK takes more there than the API
+    bare_messages: bool = False  # a message may say nothing but its fields: no part holds them
     spelling: Callable[[str], str] = lambda key: key  # a field's own name, however it was written
     silent: frozenset[str] = frozenset()  # fields of parts and tools that say nothing to another family's model
     saying: frozenset[str] = frozenset()  # fields of a message that become parts; empty: no message has others

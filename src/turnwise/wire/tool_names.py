@@ -23,17 +23,10 @@ from turnwise.vocab import (
     ToolCallDelta,
     ToolSpec,
 )
+from turnwise.wire.family import family as family_named
 from turnwise.wire.json_fields import quote
 from turnwise.wire.profiles import FamilyName, Profile
 
-# Sources: OpenAI API reference (function names; Chat Completions and Responses), Anthropic API reference (`tools.name`),
-# google-genai 3.6 types.py (`FunctionDeclaration.name`).
-TAKEN: Mapping[FamilyName, re.Pattern[str]] = {
-    "openai_chat": re.compile(r"[A-Za-z0-9_-]{1,64}"),
-    "openai_responses": re.compile(r"[A-Za-z0-9_-]{1,64}"),
-    "anthropic_messages": re.compile(r"[A-Za-z0-9_-]{1,128}"),
-    "gemini": re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}"),
-}
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 _MOST = 64  # what every family takes
 _MOST_KEPT = 16_384  # characters of the names of one request's tools that are kept
@@ -55,7 +48,7 @@ def _taken(name: str, family: FamilyName, row: str) -> bool | None:
     """Whether the API and its server take the name; None where only the API is known to refuse it."""
     if row and not re.fullmatch(row, name):
         return False
-    return True if TAKEN[family].fullmatch(name) else None
+    return True if family_named(family).tool_names.fullmatch(name) else None
 
 
 class WireNames(dict[str, bytes]):
@@ -66,7 +59,8 @@ class WireNames(dict[str, bytes]):
     def __init__(self, tools: Sequence[str], *, family: FamilyName, row: str) -> None:
         self._family: FamilyName = family
         self._row = row
-        self.own = frozenset([name for name in tools if not TAKEN[family].fullmatch(name)])
+        taken = family_named(family).tool_names
+        self.own = frozenset([name for name in tools if not taken.fullmatch(name)])
         super().__init__({name: self[name] for name in tools})
 
     def __missing__(self, name: str) -> bytes:

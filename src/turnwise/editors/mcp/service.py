@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, get_args
 
 import mcp
 import msgspec
@@ -72,6 +72,7 @@ from turnwise.errors import CallerError, TurnwiseError
 from turnwise.tools.mcp.protocol_repair import MAX_LEVELS, Deliver, Streams, is_deeper, message_streams
 from turnwise.vocab.file_names import shown_name
 from turnwise.wire.json_fields import UNREADABLE
+from turnwise.wire.profiles import FamilyName
 
 # `decode`: what a recorded stream of a provider holds. Nothing is read, written or asked for.
 
@@ -94,7 +95,7 @@ SCHEMA: dict[str, object] = {
         "family": {
             "type": "string",
             "maxLength": MAX_NAME,
-            "description": "The API family (openai_chat, openai_responses, anthropic_messages, gemini) or a provider's name.",
+            "description": f"The API family ({', '.join(get_args(FamilyName))}) or a provider's name.",
         },
         "tools": {
             "type": "array",

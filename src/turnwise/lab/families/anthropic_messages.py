@@ -298,6 +298,7 @@ def unsaid_end(response: Response) -> tuple[str, ...]:
 
 FAMILY = LabFamily(
     judge=JUDGE,
+    title="Anthropic",
     recorded_as="anthropic",
     # Vertex speaks this format with the model in the path.
     routes=(("/messages", False), ("/models/MODEL:rawPredict", False), ("/models/MODEL:streamRawPredict", True)),

@@ -228,6 +228,7 @@ class LabFamily(msgspec.Struct, frozen=True, kw_only=True):
     """One API family, as the lab plays it and as its clients read it."""
 
     judge: FamilyJudge
+    title: str  # how people call the API
     recorded_as: str = ""  # its name in older recordings
 
     # its addresses

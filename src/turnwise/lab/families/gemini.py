@@ -361,6 +361,7 @@ def sign_thought(said: str) -> Opaque:
 
 FAMILY = LabFamily(
     judge=JUDGE,
+    title="Gemini",
     routes=(("/models/MODEL:generateContent", False), ("/models/MODEL:streamGenerateContent", True)),
     strict_paths=r"/v1(?:beta|alpha)?/models(?:/[^/]+:\w+)?",
     is_own_list=lambda headers, path: "/v1beta/" in path,

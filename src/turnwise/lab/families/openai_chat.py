@@ -382,6 +382,7 @@ def sign_call(id: str) -> Opaque:
 
 FAMILY = LabFamily(
     judge=JUDGE,
+    title="Chat Completions",
     # Azure names the model in the path: /openai/deployments/{model}/chat/completions
     routes=(("/deployments/MODEL/chat/completions", False), ("/chat/completions", False)),
     strict_paths=r"/v1/(?:chat/completions|models)|/openai/deployments/[^/]+/chat/completions",  # Azure's has no version

@@ -326,6 +326,7 @@ def error_event(rejected: Rejected) -> Raw:
 
 FAMILY = LabFamily(
     judge=JUDGE,
+    title="Responses",
     routes=(("/responses", False),),
     strict_paths="/v1/responses",
     base_path="/v1",

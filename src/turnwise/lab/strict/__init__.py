@@ -5,11 +5,11 @@ thread, the wording is from there, elsewhere it is ours after the API's document
 family make says which. What single servers refuse beyond their family is data: `dialects.toml`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from turnwise.lab.raw import Raw, dump, either, table
+from turnwise.lab.raw import Raw, dig, dump, table
 from turnwise.lab.script import Binding
 from turnwise.lab.strict import anthropic_messages, gemini, openai_chat, openai_responses
 from turnwise.lab.strict.dialects import ServerDialect
@@ -60,10 +60,13 @@ def check_room(
 
 
 def asked_output(body: Raw) -> int | None:
-    """The output limit that a request of any family names: each name is honoured wherever it stands."""
-    fields = {**table(either(body, "generationConfig", "generation_config")), **table(body)}
-    limit = either(fields, "max_completion_tokens", "max_output_tokens", "max_tokens", "maxOutputTokens")
-    return limit if isinstance(limit, int) else None
+    """The output limit that a request of any family names: each family's name for it is honoured."""
+    return first_count(body, [path for judge in JUDGES.values() for path in judge.outputs])
+
+
+def first_count(body: Raw, paths: Iterable[tuple[str, ...]]) -> int | None:
+    """The first of these places that has a whole number."""
+    return next((count for path in paths if isinstance(count := dig(body, *path), int)), None)
 
 
 def error_body(family: str, *, rejected: Rejected) -> bytes:
@@ -80,5 +83,6 @@ __all__ = [
     "check",
     "check_room",
     "error_body",
+    "first_count",
     "judge_thinking",
 ]

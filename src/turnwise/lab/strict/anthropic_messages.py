@@ -641,4 +641,8 @@ JUDGE = FamilyJudge(
     output=RefusalForm(
         "max_tokens: {asked} > {limit}, which is the maximum allowed number of output tokens for {model}"
     ),
+    outputs=(("max_tokens",),),
+    budgets=(("thinking", "budget_tokens"),),
+    efforts=(("output_config", "effort"),),
+    unthinking=("thinking", "type"),
 )

@@ -296,6 +296,9 @@ def error_object(rejected: Rejected) -> Raw:
     return {"error": {"code": rejected.status, "message": rejected.message, "status": word}}
 
 
+_CONFIGS = ("generationConfig", "generation_config")  # Google takes both ways of writing
+_THINKING = ("thinkingConfig", "thinking_config")
+
 JUDGE = FamilyJudge(
     name="gemini",
     check=check,
@@ -316,4 +319,7 @@ JUDGE = FamilyJudge(
         "Unable to submit request because it has a maxOutputTokens value of {asked} but the supported range is from 1 "
         "(inclusive) to {beyond} (exclusive). Update the value and try again."
     ),
+    outputs=tuple([(one, name) for one in _CONFIGS for name in ("maxOutputTokens", "max_output_tokens")]),
+    budgets=tuple([(one, name, "thinkingBudget") for one in _CONFIGS for name in _THINKING]),
+    efforts=tuple([(one, name, "thinkingLevel") for one in _CONFIGS for name in _THINKING]),
 )

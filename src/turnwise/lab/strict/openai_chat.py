@@ -539,4 +539,7 @@ JUDGE = FamilyJudge(
         "max_tokens is too large: {asked}. This model supports at most {limit} completion tokens, whereas you provided {asked}.",
         param="max_tokens",
     ),
+    outputs=(("max_completion_tokens",), ("max_tokens",)),
+    budgets=(("reasoning", "max_tokens"),),  # OpenRouter
+    efforts=(("reasoning_effort",), ("reasoning", "effort")),
 )

@@ -318,4 +318,6 @@ JUDGE = FamilyJudge(
         param="max_output_tokens",
         code="integer_above_max_value",
     ),
+    outputs=(("max_output_tokens",),),
+    efforts=(("reasoning", "effort"),),
 )

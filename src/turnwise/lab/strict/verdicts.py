@@ -77,6 +77,9 @@ class JudgedModel(msgspec.Struct, frozen=True, kw_only=True):
     computer: bool = True
 
 
+KeyPaths = tuple[tuple[str, ...], ...]
+
+
 class FamilyJudge(msgspec.Struct, frozen=True, kw_only=True):
     """One family's real API, as a judge of requests. Each module of a family has one, named `JUDGE`."""
 
@@ -97,6 +100,12 @@ class FamilyJudge(msgspec.Struct, frozen=True, kw_only=True):
     window: RefusalForm
     with_output: RefusalForm | None = None
     output: RefusalForm  # past the model's output limit, of `asked`, `limit`, `beyond`, `model`
+
+    # Where a request says how much may be written, and how it may be thought: keys from the body down.
+    outputs: KeyPaths
+    budgets: KeyPaths = ()  # tokens of thinking
+    efforts: KeyPaths = ()  # a word for as much
+    unthinking: tuple[str, ...] = ()  # has the word `disabled` where nothing is to be thought
 
     def error(self, rejected: Rejected) -> Raw:
         """The JSON that this family's API, or the server that refused, answers an error with."""

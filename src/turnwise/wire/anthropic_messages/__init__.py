@@ -1,15 +1,18 @@
 """The Anthropic Messages API, and what speaks it (Bedrock's and Vertex's Claude, compatible servers): what it offers, and what it
 cannot carry."""
 
+import re
+
+from turnwise.vocab import FamilyTraits
 from turnwise.wire.anthropic_messages.endings import FINISH_REASONS
 from turnwise.wire.anthropic_messages.faults import decode_fault, encode_fault
 from turnwise.wire.anthropic_messages.parts import NAME
-from turnwise.wire.anthropic_messages.request import encode_request
+from turnwise.wire.anthropic_messages.request import API_VERSION, encode_request
 from turnwise.wire.anthropic_messages.request_reading import decode_request
 from turnwise.wire.anthropic_messages.response import MessagesStreamEncoder, decode_body, encode_body
 from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
 from turnwise.wire.anthropic_messages.thinking import with_binding
-from turnwise.wire.family import Family, Loss
+from turnwise.wire.family import Family, HttpCall, Loss
 
 # Tested: encoding and decoding loses this and nothing else.
 
@@ -76,6 +79,24 @@ LOSSES: tuple[Loss, ...] = (
 )
 
 
+TRAITS = FamilyTraits(
+    begins_with_user=True,  # "first message must use the user role"
+    refuses_blank_text=True,  # "text content blocks must contain non-whitespace text"
+    refuses_trailing_reasoning=True,  # "the final block in an assistant message cannot be `thinking`"
+    refused_in_ids="[^A-Za-z0-9_-]",  # the API's pattern for `tool_use.id` is [a-zA-Z0-9_-]+
+    id_characters=64,  # Bedrock's `toolUseId` ends there
+    # Calls and results in the history of a request without `tools` are refused (LiteLLM and Bedrock refuse it before it leaves).
+    wants_called_tools=True,
+    # Some of the provider's own tools stand in front alone, and behind no tool in front none goes without reading all anew (API
+    # docs, "Define tools in a message").
+    plain_tools_behind=True,
+    pause_goes_back_last=True,  # `pause_turn`, by design of the API: the one exception to promise end:no-prefill
+    caches_within_messages=True,  # block by block (API docs, "Prompt caching")
+    adds_reasoning_budget=True,  # `max_tokens` holds both
+    may_refuse_behind=True,
+    hands_out_objects="bodies",
+)
+
 FAMILY = Family(
     name=NAME,
     encode_request=encode_request,
@@ -88,6 +109,13 @@ FAMILY = Family(
     encode_fault=encode_fault,
     finish_reasons=FINISH_REASONS,
     losses=LOSSES,
+    traits=TRAITS,
+    tool_names=re.compile(r"[A-Za-z0-9_-]{1,128}"),  # API reference, `tools.name`
+    models_call=HttpCall(  # without a size, a page has 20 models
+        path="/v1/models?limit=1000", body=b"", headers=(("anthropic-version", API_VERSION),), method="GET"
+    ),
+    version_in="paths",
+    shows_thinking=True,
     with_binding=with_binding,
 )
 

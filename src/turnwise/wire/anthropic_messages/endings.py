@@ -8,7 +8,14 @@ from msgspec.structs import replace
 
 from turnwise.vocab import BilledPart, Finished, FinishReason, Mended, Untold, Usage, with_untold
 from turnwise.wire.endings import (
+    APART,
+    COUNT,
+    LABEL,
     MAX_COUNT,
+    OPENROUTER,
+    PART,
+    SUM,
+    TERM,
     MergedUsage,
     TokenCount,
     finish_frames,
@@ -18,7 +25,39 @@ from turnwise.wire.endings import (
     read_told,
     says_nothing,
     total_of,
+    usage_table,
     with_terms,
+)
+
+ITERATIONS = frozenset({"message", "compaction", "advisor_message", "fallback_message"})
+"""The kinds of iterations that are known."""
+
+USAGE = usage_table(
+    {
+        "input_tokens": COUNT,
+        "output_tokens": COUNT,
+        "cache_creation_input_tokens": COUNT,
+        "cache_read_input_tokens": COUNT,
+        "cache_creation.ephemeral_5m_input_tokens": COUNT,
+        "cache_creation.ephemeral_1h_input_tokens": COUNT,
+        "output_tokens_details.thinking_tokens": COUNT,
+        "iterations.type": LABEL._replace(words=ITERATIONS),
+        "iterations.model": LABEL,
+        "iterations.input_tokens": PART,
+        "iterations.output_tokens": PART,
+        "iterations.cache_creation_input_tokens": PART,
+        "iterations.cache_read_input_tokens": PART,
+        "iterations.cache_creation.ephemeral_5m_input_tokens": PART,
+        "iterations.cache_creation.ephemeral_1h_input_tokens": PART,
+        "total_tokens": SUM,  # of gateways
+        "service_tier": TERM,
+        "speed": TERM,
+        "inference_geo": TERM,
+        "fallback_credit.status.type": TERM,
+        "fallback_credit.status.reason": LABEL,
+        "server_tool_use": APART,
+        **OPENROUTER,
+    }
 )
 
 
@@ -108,7 +147,7 @@ class UsageTally:
         self._is_estimate = begins or (self._is_estimate and not settles)
         self._has_estimate = self._before is None
         self._before = counts
-        usage = with_terms(_usage_of(counts, self._merged.text), self._merged.text, family="anthropic_messages")
+        usage = with_terms(_usage_of(counts, self._merged.text), self._merged.text, table=USAGE)
         is_told = counts.output_tokens is not None and not self._is_estimate
         usage = marked(usage, is_output_told=is_told, misfits=misfits, counts=MISFITS)
         for iteration in counts.iterations or () if usage.parts else ():

@@ -1,6 +1,6 @@
 """What the gateway knows of the Messages API. Sources: the API reference, and the request types of the `anthropic` package."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -256,6 +256,13 @@ def _write_models(names: Sequence[str]) -> bytes:
     return encode({"data": rows, "has_more": False, **ends})
 
 
+def _is_own(block: Mapping[str, object]) -> bool:
+    """Chat Completions of Mistral has a list as `thinking`."""
+    if block.get("type") == "thinking":
+        return isinstance(block.get("thinking"), str)
+    return block.get("type") == "image" and "source" in block
+
+
 RELAY_FACTS = RelayFacts(
     name=NAME,
     title="Anthropic's Messages API",
@@ -289,6 +296,9 @@ RELAY_FACTS = RelayFacts(
     own_blocks=frozenset(
         ["tool_use", "tool_result", "server_tool_use", "redacted_thinking", "search_result", "document"]
     ),
+    own_message=lambda message: "stop_reason" in message,  # a whole response, as it came
+    own_block=_is_own,
+    call_blocks=frozenset({"tool_use", "tool_result"}),
     silent=frozenset({"type"}),  # of a client's tool: "custom"
     stored=StoredNames(
         fields={"container": StoredField(_names_container, STORED), "thread": StoredField(is_said, STORES)},

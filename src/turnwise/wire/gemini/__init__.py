@@ -1,8 +1,10 @@
 """Google's Gemini API (`generateContent`, `streamGenerateContent`), at the Developer API and at Vertex AI: what it offers, and
 what it cannot carry."""
 
-from turnwise.vocab import Request
-from turnwise.wire.family import Family, Loss, StreamDecoder, StreamEncoder
+import re
+
+from turnwise.vocab import FamilyTraits, Request
+from turnwise.wire.family import Family, HttpCall, Loss, StreamDecoder, StreamEncoder
 from turnwise.wire.gemini.endings import FINISH_REASONS
 from turnwise.wire.gemini.faults import decode_fault, encode_fault
 from turnwise.wire.gemini.parts import NAME
@@ -81,6 +83,14 @@ def stream_encoder(request: Request) -> StreamEncoder:
     return GeminiStreamEncoder(request)
 
 
+TRAITS = FamilyTraits(
+    # "function call turn comes immediately after a user turn or after a function response turn"
+    begins_with_user=True,
+    joins_neighbours=True,
+    caches_within_messages=True,  # token by token (API docs, "Context caching": a common prefix of requests)
+    hands_out_objects="always",
+)
+
 FAMILY = Family(
     name=NAME,
     encode_request=encode_request,
@@ -93,5 +103,9 @@ FAMILY = Family(
     encode_fault=encode_fault,
     finish_reasons=FINISH_REASONS,
     losses=LOSSES,
+    traits=TRAITS,
+    tool_names=re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}"),  # google-genai 3.6 types.py, `FunctionDeclaration.name`
+    models_call=HttpCall(path="/models?pageSize=1000", body=b"", method="GET"),  # without a size, a page has 50
+    version_unsaid="/v1beta",  # the one of Google's own SDKs
     compares_events=True,
 )

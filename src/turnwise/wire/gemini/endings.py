@@ -8,7 +8,13 @@ import msgspec
 
 from turnwise.vocab import FinishReason, Untold, Usage, with_untold
 from turnwise.wire.endings import (
+    APART,
+    AT_ITS_PRICE,
+    COUNT,
     MAX_BYTES,
+    MODALITIES,
+    SUM,
+    TERM,
     MergedUsage,
     TokenCount,
     finish_of_word,
@@ -17,9 +23,29 @@ from turnwise.wire.endings import (
     read_told,
     says_same,
     total_of,
+    usage_table,
     with_terms,
 )
 from turnwise.wire.json_fields import UNREADABLE, compact_text
+
+USAGE = usage_table(
+    {
+        "promptTokenCount": COUNT,
+        "candidatesTokenCount": COUNT,
+        "thoughtsTokenCount": COUNT,
+        "toolUsePromptTokenCount": COUNT,
+        "cachedContentTokenCount": COUNT,
+        "totalTokenCount": SUM,
+        **{f"promptTokensDetails.{word}": AT_ITS_PRICE for word in MODALITIES},
+        **{f"toolUsePromptTokensDetails.{word}": AT_ITS_PRICE for word in MODALITIES},
+        **{f"cacheTokensDetails.{word}": AT_ITS_PRICE for word in MODALITIES},
+        "candidatesTokensDetails.TEXT": AT_ITS_PRICE,
+        "promptTokensDetails.AUDIO": APART,
+        "candidatesTokensDetails.AUDIO": APART,
+        "serviceTier": TERM,
+        "trafficType": TERM,
+    }
+)
 
 
 class UsageMetadata(msgspec.Struct, rename="camel", gc=False):
@@ -117,7 +143,7 @@ def _usage_of(counts: UsageMetadata, raw: bytes | msgspec.Raw) -> Usage | None:
         cache_read_tokens=counts.cached_content_token_count or 0,
         provider=provider,
     )
-    usage = with_terms(usage, raw, family="gemini")
+    usage = with_terms(usage, raw, table=USAGE)
     misfits = read_told(raw, _decoder)[1]
     return marked(usage, is_output_told=True, misfits=misfits, counts=MISFITS)
 

@@ -1,7 +1,7 @@
 """What the gateway knows of the Gemini API. Sources: the API reference, and the request types of the `google-genai` package."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -133,6 +133,10 @@ def _reads(raw: bytes) -> bool:
     return raw.lstrip(_BLANK)[:1] not in (b"[", b"{", b",", b"]")
 
 
+def _why_foreign(message: Mapping[str, object]) -> str:
+    return "has `content` in place of `parts`" if "content" in message and "parts" not in message else ""
+
+
 RELAY_FACTS = RelayFacts(
     name=NAME,
     title="the Gemini API",
@@ -168,6 +172,9 @@ RELAY_FACTS = RelayFacts(
     system="systemInstruction",
     beside="systemInstruction",
     message_fields=frozenset({"role", "parts"}),
+    own_message=lambda message: "parts" in message or message.get("role") == "model",
+    why_foreign=_why_foreign,
+    as_beside=lambda given: {"parts": [{"text": given}]} if isinstance(given, str) else given,
     spelling=camel,
     is_served=lambda own: bool(own) and "functionDeclaration" not in own,
     stored=StoredNames(

@@ -1,6 +1,9 @@
 """The Chat Completions family, OpenAI's and that of everybody who speaks it: what it offers, and what it cannot carry."""
 
-from turnwise.wire.family import Family, Loss
+import re
+
+from turnwise.vocab import FamilyTraits
+from turnwise.wire.family import Family, HttpCall, Loss
 from turnwise.wire.openai_chat.endings import FINISH_REASONS
 from turnwise.wire.openai_chat.faults import decode_fault, encode_fault
 from turnwise.wire.openai_chat.request import encode_request
@@ -84,6 +87,18 @@ LOSSES = (
 )
 
 
+TRAITS = FamilyTraits(
+    # "Image URLs are only allowed for messages with role 'user', but this message with role 'system' contains an image URL."
+    refuses_system_files=True,
+    # "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40" (langmanus#119,
+    # opencode#12653, fastllm#45). vLLM's own ids have 46. Servers that make longer ids take any, so a session that moves between
+    # them loses nothing by the shorter ones.
+    id_characters=40,
+    # LiteLLM hides Gemini's signature in a call's id and wants it back there (litellm#16895): cut, the next request fails.
+    carried_in_ids="__thought__",
+    has_dialects=True,
+)
+
 FAMILY = Family(
     name="openai_chat",
     encode_request=encode_request,
@@ -96,4 +111,7 @@ FAMILY = Family(
     encode_fault=encode_fault,
     finish_reasons=FINISH_REASONS,
     losses=LOSSES,
+    traits=TRAITS,
+    tool_names=re.compile(r"[A-Za-z0-9_-]{1,64}"),  # API reference, function names
+    models_call=HttpCall(path="/models", body=b"", method="GET"),
 )

@@ -7,6 +7,16 @@ import msgspec
 
 from turnwise.vocab import FinishReason, Untold, Usage
 from turnwise.wire.endings import (
+    AMOUNT,
+    APART,
+    AT_ITS_PRICE,
+    COUNT,
+    OPENROUTER,
+    REST,
+    SEARCHES,
+    SECONDS,
+    SUM,
+    TERM,
     MergedUsage,
     TokenCount,
     finish_of_word,
@@ -15,10 +25,47 @@ from turnwise.wire.endings import (
     read_told,
     says_same,
     total_of,
+    usage_table,
     with_terms,
 )
 from turnwise.wire.json_fields import compact
 from turnwise.wire.profiles import Profile
+
+USAGE = usage_table(
+    {
+        "prompt_tokens": COUNT,
+        "completion_tokens": COUNT,
+        "prompt_tokens_details.cached_tokens": COUNT,
+        "prompt_tokens_details.cache_write_tokens": COUNT,
+        "completion_tokens_details.reasoning_tokens": COUNT,
+        "reasoning_tokens": COUNT,
+        "prompt_cache_hit_tokens": COUNT,
+        "cache_read_input_tokens": COUNT,
+        "cached_tokens": COUNT,
+        "cache_creation_input_tokens": COUNT,
+        "cache_creation.ephemeral_5m_input_tokens": COUNT,
+        "cache_creation.ephemeral_1h_input_tokens": COUNT,
+        "total_tokens": SUM,
+        "prompt_cache_miss_tokens": REST,
+        "prompt_tokens_details.text_tokens": REST,
+        "completion_tokens_details.text_tokens": REST,
+        "prompt_tokens_details.image_tokens": AT_ITS_PRICE,
+        "completion_tokens_details.accepted_prediction_tokens": AT_ITS_PRICE,
+        "completion_tokens_details.rejected_prediction_tokens": AT_ITS_PRICE,
+        "service_tier": TERM,
+        "prompt_tokens_details.audio_tokens": APART,
+        "completion_tokens_details.audio_tokens": APART,
+        **SEARCHES,
+        **OPENROUTER,
+        "cost_in_usd_ticks": AMOUNT,
+        "market_cost": AMOUNT,
+        **dict.fromkeys(("queue_time", "prompt_time", "completion_time", "total_time"), SECONDS),  # Groq
+        **dict.fromkeys(
+            ("total_time_sec", "total_prompt_time_sec", "total_completion_time_sec"), SECONDS
+        ),  # mistral.rs
+        **dict.fromkeys(("avg_tok_per_sec", "avg_prompt_tok_per_sec", "avg_compl_tok_per_sec"), SECONDS),
+    }
+)
 
 
 class PromptDetails(msgspec.Struct, gc=False):
@@ -86,7 +133,7 @@ def counted(text: bytes, *, excludes_reasoning: bool = False, tier: str = "") ->
     if counts is None:
         return None
     usage = _usage_of(counts, text, excludes_reasoning=excludes_reasoning)
-    usage = with_terms(usage, text, family="openai_chat", tier=tier)
+    usage = with_terms(usage, text, table=USAGE, tier=tier)
     return marked(usage, is_output_told=counts.completion_tokens is not None, misfits=misfits, counts=MISFITS)
 
 

@@ -1,7 +1,7 @@
 """What the gateway knows of Chat Completions. Sources: the API reference, and the request types of the `openai` package."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 from turnwise.wire.generations import adapt_gpt, generation_of
@@ -67,6 +67,20 @@ def _adapter(model: str, profile: Profile) -> Adapter | None:
     return None if row is None else lambda fields: adapt_gpt(fields, row, is_chat=True)
 
 
+# Of messages, and that no other API has.
+_ROLES = ("tool", "function")
+_KEYS = frozenset(
+    """tool_calls tool_call_id function_call reasoning_content reasoning_details refusal annotations audio name""".split()
+)
+
+
+def _is_own(block: Mapping[str, object]) -> bool:
+    """Mistral's `thinking` is a list, Anthropic's a text."""
+    if block.get("type") == "thinking":
+        return not isinstance(block.get("thinking"), str)
+    return block.get("type") == "file" and "file" in block
+
+
 RELAY_FACTS = RelayFacts(
     name=NAME,
     title="Chat Completions",
@@ -93,6 +107,9 @@ RELAY_FACTS = RelayFacts(
     history="messages",
     system="messages",
     own_blocks=frozenset({"image_url", "input_audio", "video_url"}),
+    own_message=lambda message: message.get("role") in _ROLES or bool(_KEYS & message.keys()),
+    own_block=_is_own,
+    bare_messages=True,
     saying=frozenset(
         """content refusal tool_calls function_call reasoning_content reasoning reasoning_text reasoning_details""".split()
     ),

@@ -1,7 +1,10 @@
 """The OpenAI Responses API (`POST /responses`), and those who speak it: Azure, xAI, the Codex backend, OpenRouter, vLLM,
 LM Studio: what it offers, and what it cannot carry."""
 
-from turnwise.wire.family import Family, Loss
+import re
+
+from turnwise.vocab import FamilyTraits
+from turnwise.wire.family import Family, HttpCall, Loss
 from turnwise.wire.openai_responses.faults import decode_fault, encode_fault
 from turnwise.wire.openai_responses.open_response import FINISH_REASONS
 from turnwise.wire.openai_responses.parts import NAME
@@ -49,6 +52,11 @@ LOSSES = (
 )
 
 
+TRAITS = FamilyTraits(
+    refuses_trailing_reasoning=True,  # a reasoning item "was provided without its required following item"
+    id_characters=64,  # of `input[1].call_id` (langmanus#119, opencode#12653, fastllm#45)
+)
+
 FAMILY = Family(
     name=NAME,
     encode_request=encode_request,
@@ -61,4 +69,7 @@ FAMILY = Family(
     encode_fault=encode_fault,
     finish_reasons=FINISH_REASONS,
     losses=LOSSES,
+    traits=TRAITS,
+    tool_names=re.compile(r"[A-Za-z0-9_-]{1,64}"),  # API reference, function names
+    models_call=HttpCall(path="/models", body=b"", method="GET"),
 )

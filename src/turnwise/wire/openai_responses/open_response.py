@@ -37,6 +37,13 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.wire.endings import (
+    AMOUNT,
+    AT_ITS_PRICE,
+    COUNT,
+    OPENROUTER,
+    SEARCHES,
+    SUM,
+    WINDOW,
     MergedUsage,
     TokenCount,
     finish_frames,
@@ -46,6 +53,7 @@ from turnwise.wire.endings import (
     read_told,
     says_nothing,
     says_same,
+    usage_table,
     with_terms,
 )
 from turnwise.wire.healing import printable
@@ -56,6 +64,23 @@ from turnwise.wire.openai_responses.parts import citation_of, count_at, kind_of,
 from turnwise.wire.profiles import MAX_PARTS
 
 # How a response of the Responses API ends: its status -> our reason, and its usage <-> `Usage`.
+
+
+USAGE = usage_table(
+    {
+        "input_tokens": COUNT,
+        "output_tokens": COUNT,
+        "input_tokens_details.cached_tokens": COUNT,
+        "input_tokens_details.cache_write_tokens": COUNT,
+        "input_tokens_details.cache_write_tokens_details.ttl_30m_tokens": AT_ITS_PRICE,
+        "output_tokens_details.reasoning_tokens": COUNT,
+        "total_tokens": SUM,
+        "context_details": WINDOW,  # xAI
+        **SEARCHES,
+        **OPENROUTER,
+        "cost_in_usd_ticks": AMOUNT,
+    }
+)
 
 
 class InputDetails(msgspec.Struct):
@@ -112,7 +137,7 @@ def usage_of(text: bytes, *, tier: str = "") -> Usage | None:
         cache_write_tokens=of_input.cache_write_tokens or 0,
         provider=str(text, "utf-8"),
     )
-    usage = with_terms(usage, text, family="openai_responses", tier=tier)
+    usage = with_terms(usage, text, table=USAGE, tier=tier)
     return marked(usage, is_output_told=counts.output_tokens is not None, misfits=misfits, counts=MISFITS)
 
 

@@ -192,6 +192,7 @@ RELAY_FACTS = RelayFacts(
     history="input",
     system="input",
     beside="instructions",
+    own_message=lambda message: message.get("type") == "message" or ("type" in message and "role" not in message),
     own_blocks=frozenset({"input_text", "output_text", "input_image", "input_file"}),
     # What a response's item was called and whether it was whole; `role` says system or developer.
     silent=frozenset({"id", "status", "role"}),
