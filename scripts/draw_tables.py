@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from turnwise.agent.agent_groups import GROUP_OF, written_in_group
+from turnwise.agent.agent_options import GROUP_OF, written_in_group
 from turnwise.coding_agent.options import NAMES_A_MODEL
 from turnwise.lab.endpoint_check.probes import OTHER_WAYS, PROBES
 from turnwise.lab.endpoint_check.rule_probes import (
@@ -554,7 +554,7 @@ WITHOUT = {
     "agent/models.py": "right: names of models begin with that word",
     "coding_agent/choice.py": "right: what is meant where nothing says which",
     "rules/provider_tool_costs.py": "wrong: what a tool on the provider's side costs beside the tokens is not told",
-    "rules/truncation.py": "a default: where an API's own data stands beside a part, a count of tokens proves no cut",
+    "rules/recovery.py": "a default: where an API's own data stands beside a part, a count of tokens proves no cut",
     "telemetry/names.py": "a default: the row's name is the provider's",
     "terminal/gateway_check.py": "right: the API of which most malformed streams are",
     "testing/scripted_model.py": "right: what is meant where nothing says which",
@@ -590,7 +590,7 @@ def add_a_family() -> str:
         "",
         "## 3. The format: `wire/NAME/`",
         "Write bytes to frames and requests to bytes. The folder exports `FAMILY`. Its field `traits` says what rules and the",
-        "turn have to know. Go through all fields of `FamilyTraits` (`vocab/requests.py`): each default means that the API",
+        "turn have to know. Go through all fields of `FamilyTraits` (`vocab/frames.py`): each default means that the API",
         "refuses nothing of the kind. The folder's `relay_facts.py` has `RELAY_FACTS`. The gateway loads it, and so do",
         "`messages_from` and `messages_to`; a run does not.",
         "",

@@ -5,7 +5,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from turnwise import Agent, MaxSteps, Subagents
-from turnwise.agent.agent_groups import GROUP_OF
+from turnwise.agent.agent_options import GROUP_OF
 from turnwise.agent.children import MAX_DEPTH
 
 _described: WeakKeyDictionary[Agent[Any, Any], str] = WeakKeyDictionary()

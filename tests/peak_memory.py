@@ -9,9 +9,8 @@ from turnwise.base.clock import SystemClock
 from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request
 from turnwise.endpoints.exchange import Exchange
 from turnwise.endpoints.transport import HttpReply, HttpRequest
-from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import RequestFailed
+from turnwise.turn.events import RequestFailed, SendRequest
 from turnwise.vocab import FaultKind, Message, Request, Text
 from turnwise.wire.profiles import DEFAULT_LIMITS, Limits, builtin_profiles
 

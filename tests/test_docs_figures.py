@@ -18,7 +18,7 @@ from turnwise.rules import loops, prompt_room, recovery
 from turnwise.rules import reservations as subagents
 from turnwise.rules.pricing import Cost
 from turnwise.rules.retries import RetryPolicy
-from turnwise.running.grants import INSPECT_S
+from turnwise.running.run_context import INSPECT_S
 from turnwise.running.scripts import KERNEL_SLACK_S
 from turnwise.tools.sandbox import sandbox_types as bounds
 from turnwise.tools.workspace import (
@@ -39,7 +39,8 @@ from turnwise.turn import step_request as lessons
 from turnwise.turn.config import ScriptLimits, TurnConfig
 from turnwise.vocab import schema_bounds
 from turnwise.vocab.schema_bounds import MAX_VALUES
-from turnwise.wire import endings, healing
+from turnwise.wire import endings
+from turnwise.wire import json_fields as healing
 from turnwise.wire.profiles import Limits
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

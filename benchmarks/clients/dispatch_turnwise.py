@@ -5,7 +5,7 @@ from dispatch import ARGUMENTS, Run, cpu_of, look, look_async, repeats, run
 from turnwise import tool
 from turnwise.base.clock import SystemClock
 from turnwise.running.tools import ToolRun
-from turnwise.turn.commands import PlannedCall
+from turnwise.turn.events import PlannedCall
 from turnwise.vocab import ToolCall
 
 

@@ -221,7 +221,7 @@ def dispatch(kind: str) -> Prepare:
         from turnwise import tool
         from turnwise.base.clock import SystemClock
         from turnwise.running.tools import ToolRun
-        from turnwise.turn.commands import PlannedCall
+        from turnwise.turn.events import PlannedCall
         from turnwise.vocab import ToolCall
 
         @tool

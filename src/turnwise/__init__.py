@@ -11,7 +11,7 @@ from turnwise._version import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnwise.agent.agent import Agent
-    from turnwise.agent.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
+    from turnwise.agent.agent_options import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
     from turnwise.agent.budgets import Budget
     from turnwise.agent.children import AgentTool, Subagents
     from turnwise.agent.deps import DepsFactory, SessionKey
@@ -72,9 +72,8 @@ if TYPE_CHECKING:
         ToolStarted,
     )
     from turnwise.telemetry.telemetry import Telemetry
-    from turnwise.turn.approvals import Approval, OneAsk
-    from turnwise.turn.commands import PrepareStep as StepView
-    from turnwise.turn.config import Deadlines, ScriptLimits
+    from turnwise.turn.config import Approval, Deadlines, OneAsk, ScriptLimits
+    from turnwise.turn.events import PrepareStep as StepView
     from turnwise.turn.events import StepPrepared as StepChanges
     from turnwise.vocab import (
         Fault,
@@ -143,7 +142,7 @@ _ROOMS = {
         "UnknownOption",
     ),
     "turnwise.agent.agent": ("Agent",),
-    "turnwise.agent.agent_groups": ("EndpointOptions", "ObservationOptions", "RecoveryOptions", "SafetyOptions"),
+    "turnwise.agent.agent_options": ("EndpointOptions", "ObservationOptions", "RecoveryOptions", "SafetyOptions"),
     "turnwise.agent.budgets": ("Budget",),
     "turnwise.agent.children": ("AgentTool", "Subagents"),
     "turnwise.agent.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
@@ -158,10 +157,8 @@ _ROOMS = {
     "turnwise.rules.limits": ("MaxCost", "MaxRequests", "MaxSteps", "MaxTokens", "MaxToolCalls", "MaxWallTime"),
     "turnwise.rules.permissions": ("PermissionRule", "Policy"),
     "turnwise.rules.retries": ("RetryPolicy",),
-    "turnwise.turn.approvals": ("Approval", "OneAsk"),
-    "turnwise.turn.commands": ("StepView=PrepareStep",),
-    "turnwise.turn.config": ("Deadlines", "ScriptLimits"),
-    "turnwise.turn.events": ("StepChanges=StepPrepared",),
+    "turnwise.turn.config": ("Approval", "Deadlines", "OneAsk", "ScriptLimits"),
+    "turnwise.turn.events": ("StepChanges=StepPrepared", "StepView=PrepareStep"),
     "turnwise.vocab": (
         "Fault",
         "FaultKind",

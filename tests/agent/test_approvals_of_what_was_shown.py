@@ -16,7 +16,7 @@ from turnwise.running.tools import Tool
 from turnwise.testing import ScriptedModel, call
 from turnwise.tools.shell_judge import inspector
 from turnwise.tools.workspace import WorkspacePaths, workspace_tools
-from turnwise.turn.approvals import OneAsk
+from turnwise.turn.config import OneAsk
 from turnwise.vocab import Message, ToolCall
 
 ATTENDED = Policy(attended=True)

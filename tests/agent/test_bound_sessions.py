@@ -13,7 +13,7 @@ from turnwise.lab import Lab
 from turnwise.lab.provider import Received
 from turnwise.lab.strict.thinking import bound_in
 from turnwise.replay.session_fork import fork
-from turnwise.turn.commands import PrepareStep
+from turnwise.turn.events import PrepareStep
 
 
 def flat(body: dict[str, Any]) -> list[tuple[str, str]]:

@@ -21,8 +21,8 @@ from turnwise.lab import Lab
 from turnwise.lab.provider import Received
 from turnwise.lab.script import Binding, Script, ScriptedCall, ScriptedStep
 from turnwise.replay.session_fork import fork
-from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import TurnConfig
+from turnwise.turn.events import PrepareStep
 from turnwise.turn.history import Carried
 from turnwise.turn.request_plan import Sent
 from turnwise.vocab import Message, Reasoning, Request, StopReason, Text

@@ -18,9 +18,8 @@ from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.running.watcher_events import RequestFinished, WatcherEvent
 from turnwise.testing import FakeClock
-from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import StepPrepared
+from turnwise.turn.events import PrepareStep, StepPrepared
 
 INSTRUCTIONS = "Answer from the parts of the document alone. " * 180  # 2,000 tokens
 ROW = {"input": 3, "output": 15, "cache_read": "0.3", "cache_write": "3.75", "cache_write_1h": 6}

@@ -17,7 +17,7 @@ from turnwise.running.approvals import Asking
 from turnwise.running.hooks import Hook, Looks, Says
 from turnwise.running.watcher_events import FrameSeen, RequestFinished, RequestStarted, WatcherEvent
 from turnwise.testing import FakeClock
-from turnwise.turn.approvals import Approval
+from turnwise.turn.config import Approval
 from turnwise.vocab import Message, Text, ToolResult, calls_of
 from waits import HANG_S
 

@@ -20,8 +20,7 @@ from turnwise.rules.permissions import Policy
 from turnwise.running.approvals import Asking
 from turnwise.running.watcher_events import ChildSeen, RequestStarted, WatcherEvent
 from turnwise.testing import FakeClock
-from turnwise.turn.approvals import Approval
-from turnwise.turn.config import Deadlines
+from turnwise.turn.config import Approval, Deadlines
 from turnwise.vocab import Message, ToolResult, text_of
 from waits import HANG_S
 

@@ -19,9 +19,8 @@ from turnwise.lab.script import Script, ScriptedCall, ScriptedFault, ScriptedSte
 from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.testing import FakeClock
-from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import StepPrepared
+from turnwise.turn.events import PrepareStep, StepPrepared
 from turnwise.turn.request_plan import PREFIX_EXCEPTIONS
 
 INSTRUCTIONS = "Answer from the parts of the document alone. " * 180  # 2,000 tokens

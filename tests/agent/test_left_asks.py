@@ -18,7 +18,7 @@ from turnwise.replay.playback import SessionPlayer
 from turnwise.replay.session_file import read_recorded
 from turnwise.testing import FakeClock, ScriptedModel
 from turnwise.testing.scripted_model import BASE_URL, call
-from turnwise.turn.approvals import OneAsk
+from turnwise.turn.config import OneAsk
 
 ASKS = Policy(rules=(PermissionRule(verdict="ask", tool="do"),), attended=True)
 ALLOWS = (PermissionRule(verdict="allow", tool="do", source="command line"),)

@@ -11,9 +11,8 @@ import pytest
 
 from tables import each
 from turnwise import Agent, CallerError
-from turnwise.agent.agent_groups import GROUP_OF, GROUPS
-from turnwise.agent.agent_options import BESIDE_GROUPS, KINDS
-from turnwise.agent.run_options import ResumeOptions, TypedRunOptions
+from turnwise.agent.agent_options import BESIDE_GROUPS, GROUP_OF, GROUPS, KINDS
+from turnwise.agent.run_setup import ResumeOptions, TypedRunOptions
 from turnwise.testing import ScriptedModel
 
 SECRET = "sk-this-is-a-secret-key"

@@ -17,8 +17,7 @@ from turnwise.rules.permissions import Policy
 from turnwise.running.approvals import Asking
 from turnwise.running.children import IDLE_S, idle_s_of
 from turnwise.testing import FakeClock
-from turnwise.turn.approvals import Approval
-from turnwise.turn.config import Deadlines
+from turnwise.turn.config import Approval, Deadlines
 from turnwise.vocab import Message, ToolResult, text_of
 from turnwise.wire.profiles import builtin_profiles
 from waits import HANG_S

@@ -38,7 +38,7 @@ from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError
 from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep
-from turnwise.running.grants import turn_at_work
+from turnwise.running.run_context import turn_at_work
 from turnwise.running.working_call import telling
 from turnwise.testing import ScriptedModel, call
 from turnwise.tools.sandbox import find_sandbox

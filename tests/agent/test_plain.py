@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flat_agents import flat_agent
 from thoroughness import examples
-from turnwise.agent.agent_groups import AT_ONCE, are_plain
+from turnwise.agent.agent_options import AT_ONCE, are_plain
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal

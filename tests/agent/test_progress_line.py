@@ -13,7 +13,7 @@ from turnwise import Approval, Asking, Journal, Policy, Run, StopReason, ToolSpe
 from turnwise.agent.results import RunResult
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError
-from turnwise.journal.records import ToolsStarted
+from turnwise.journal.turn_writer import ToolsStarted
 from turnwise.rules.permissions import PermissionRule
 from turnwise.testing import ScriptedModel, call
 from turnwise.turn.events import TurnStarted

@@ -40,8 +40,8 @@ from turnwise.rules.answer_room import exit_code
 from turnwise.running.resumption import MOST_TRIES
 from turnwise.testing import FakeClock, ScriptedModel
 from turnwise.testing.scripted_model import BASE_URL, call
-from turnwise.turn.endings import UNKNOWN_OUTCOME
 from turnwise.turn.events import Asked
+from turnwise.turn.outcomes import UNKNOWN_OUTCOME
 from turnwise.vocab import Fault, FaultKind, StopReason, Text, ToolResult
 from waits import HANG_S
 

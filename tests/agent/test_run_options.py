@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from flat_agents import flat_agent, grouped
 from turnwise import Agent, CallerError, MissingKey, RunInterrupted, RunResult, Settings
-from turnwise.agent.agent_groups import settings_over
-from turnwise.agent.run_options import TypedRunOptions
+from turnwise.agent.agent_options import settings_over
+from turnwise.agent.run_setup import TypedRunOptions
 from turnwise.errors import UnknownOption
 from turnwise.lab import Lab
 from turnwise.lab.script import parse_script

@@ -15,7 +15,7 @@ from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
 from turnwise.rules.pricing import Cost
 from turnwise.running.approvals import Asking
-from turnwise.turn.approvals import Approval
+from turnwise.turn.config import Approval
 from waits import HANG_S
 
 CENT = Decimal("0.01")

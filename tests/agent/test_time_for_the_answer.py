@@ -21,12 +21,12 @@ from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.errors import ToolFault
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, parse_script
-from turnwise.running.grants import CallTerms
+from turnwise.running.run_context import CallTerms
 from turnwise.running.tools import CallTime
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall
 from turnwise.tools.workspace.shell import BashArguments, Shell
 from turnwise.turn.config import Deadlines
-from turnwise.turn.endings import NO_TIME, TURNS_TIME
+from turnwise.turn.outcomes import NO_TIME, TURNS_TIME
 from turnwise.vocab import FinishReason, Message, Response, ToolCall
 from waits import HANG_S
 

@@ -34,7 +34,7 @@ from turnwise import (
     read_prices,
     tool,
 )
-from turnwise.agent.agent_groups import GROUP_OF, EndpointOptions
+from turnwise.agent.agent_options import GROUP_OF, EndpointOptions
 from turnwise.agent.agent_setup import over, steps_and_limits
 from turnwise.lab import Lab
 from turnwise.testing import ScriptedModel, call
@@ -164,7 +164,7 @@ def test_a_cap_of_steps_stands_among_the_limits(limits: object, steps: int, othe
 
 
 def test_no_option_stands_in_two_groups() -> None:
-    from turnwise.agent.agent_groups import GROUPS
+    from turnwise.agent.agent_options import GROUPS
 
     assert sum(len(kind.__annotations__) for kind in GROUPS.values()) == len(GROUP_OF)
 

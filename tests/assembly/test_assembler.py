@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tables import each
-from turnwise.assembly.heal import KINDS
+from turnwise.assembly.json_text import KINDS
 from turnwise.assembly.response import MAX_PARTS, Assembler
 from turnwise.vocab import (
     ArgumentsState,

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from assembly.test_properties import FRAMES
 from thoroughness import examples
-from turnwise.assembly.blocks import BlockKind, CallAtHand, OpenBlock, ResponseSize, WrittenCalls
 from turnwise.assembly.response import Assembler, FastRuns
-from turnwise.assembly.tool_calls import CallTable
+from turnwise.assembly.tool_calls import BlockKind, CallAtHand, CallTable, OpenBlock, ResponseSize, WrittenCalls
 from turnwise.vocab import (
     BlockEnded,
     Finished,

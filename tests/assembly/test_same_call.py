@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import each
-from turnwise.assembly.heal import KINDS
+from turnwise.assembly.json_text import KINDS
 from turnwise.assembly.response import Assembler
 from turnwise.vocab import (
     ArgumentsState,

@@ -17,13 +17,13 @@ from turnwise.base.programs import OWN_PYTHON, ProgramSearch
 from turnwise.errors import ToolFault
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
-from turnwise.running.grants import judged_programs
+from turnwise.running.run_context import judged_programs
 from turnwise.tools.sandbox import find_sandbox
 from turnwise.tools.shell_judge import inspect_call
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.shell import BashArguments, Shell
-from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
+from turnwise.turn.events import PlannedCall
 from turnwise.turn.verdicts import judge_calls
 from turnwise.vocab import ToolCall
 from waits import HANG_S

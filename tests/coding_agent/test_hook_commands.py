@@ -12,9 +12,8 @@ from turnwise.coding_agent.hook_commands import read_hooks
 from turnwise.errors import CallerError
 from turnwise.running.hooks import Hooks
 from turnwise.settings.settings import Layer
-from turnwise.turn.commands import PlannedCall, RunHooks
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import HookOutcome
+from turnwise.turn.events import HookOutcome, PlannedCall, RunHooks
 from turnwise.vocab import ToolCall
 
 CALL = ToolCall(id="a", name="bash", arguments='{"command":"ls"}')

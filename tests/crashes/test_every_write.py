@@ -22,10 +22,10 @@ from turnwise.agent.resume_lookup import read_session
 from turnwise.base.clock import SystemClock
 from turnwise.journal.journal import Session
 from turnwise.journal.ledger_queries import LedgerSpan
-from turnwise.journal.records import ToolsStarted
+from turnwise.journal.turn_writer import ToolsStarted
 from turnwise.lab import Lab
-from turnwise.turn.endings import UNKNOWN_OUTCOME
 from turnwise.turn.machine import restore
+from turnwise.turn.outcomes import UNKNOWN_OUTCOME
 from turnwise.vocab import Message, Text, ToolCall, ToolResult
 
 # In the usual run one of so many places of each kind, in the check fewer; the wide one takes all.

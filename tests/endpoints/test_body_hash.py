@@ -5,11 +5,10 @@ import hashlib
 from flat_agents import flat_agent
 from turnwise import Journal
 from turnwise.endpoints.endpoints import BodyHash
-from turnwise.journal.records import RequestSent
+from turnwise.journal.turn_writer import RequestSent
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.testing.scripted_model import BASE_URL
-from turnwise.turn.commands import PrepareStep
-from turnwise.turn.events import StepPrepared
+from turnwise.turn.events import PrepareStep, StepPrepared
 from turnwise.wire.family import HttpCall
 
 # Bodies in a row, and how many bytes at the beginning of each are those of the one before.

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from lab.failing import turn
-from turnwise.endpoints.habits import Circuits
+from turnwise.endpoints.transport import Circuits
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedFault, ScriptedStep
 from turnwise.rules.retries import OPEN_CODE, CircuitPolicy, RetryPolicy

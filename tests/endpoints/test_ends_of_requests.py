@@ -18,8 +18,7 @@ from turnwise.rules.retries import NO_RETRY
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import RunnerMeans
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall
-from turnwise.turn.commands import PrepareStep
-from turnwise.turn.events import Interrupted, MessageArrived, RequestFailed, ResponseReceived, StepPrepared
+from turnwise.turn.events import Interrupted, MessageArrived, PrepareStep, RequestFailed, ResponseReceived, StepPrepared
 from turnwise.vocab import Fault, FaultKind, Message, StopReason, Text, text_of
 from turnwise.wire.profiles import Limits
 from waits import HANG_S

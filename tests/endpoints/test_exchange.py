@@ -12,9 +12,8 @@ from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request
 from turnwise.endpoints.exchange import AFTER_FINISH_S, ERROR_S, Exchange
 from turnwise.running.watcher_events import FrameSeen
 from turnwise.testing import FakeClock, Reply, ScriptedTransport, Stall
-from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import RequestFailed, ResponseReceived
+from turnwise.turn.events import RequestFailed, ResponseReceived, SendRequest
 from turnwise.vocab import Fault, FaultKind, Frame, Message, Request, Text, calls_of
 from turnwise.wire.profiles import builtin_profiles
 from waits import HANG_S

@@ -8,9 +8,8 @@ from tables import each
 from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request
 from turnwise.endpoints.exchange import Exchange
 from turnwise.testing import FakeClock, Reply, ScriptedTransport, Stall
-from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import RequestFailed, ResponseReceived
+from turnwise.turn.events import RequestFailed, ResponseReceived, SendRequest
 from turnwise.vocab import Message, Request, Text
 from turnwise.wire.profiles import builtin_profiles
 

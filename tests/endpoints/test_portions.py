@@ -20,9 +20,8 @@ from turnwise.endpoints.transport import HttpReply, HttpRequest, Take
 from turnwise.gateway.delivery import Delivery, DeliveryMeans
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayRules, UpstreamSide
 from turnwise.testing import FakeClock
-from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import ResponseReceived
+from turnwise.turn.events import ResponseReceived, SendRequest
 from turnwise.vocab import Frame
 from turnwise.wire.family import family
 from turnwise.wire.profiles import DEFAULT_LIMITS, FamilyName

@@ -10,7 +10,7 @@ from turn.kept_lab import SAID, LabFiles, lab_config
 from turnwise.agent.agent_setup import with_script
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.endpoints import Endpoint
-from turnwise.endpoints.habits import Circuits
+from turnwise.endpoints.transport import Circuits
 from turnwise.errors import CallerError, TurnwiseBug
 from turnwise.journal.journal import Journal
 from turnwise.lab import Lab
@@ -19,9 +19,8 @@ from turnwise.replay.session_file import RecordedSession, read_recorded
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import EndpointRecovery, RunnerMeans
 from turnwise.testing import FakeClock
-from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import TurnResult
-from turnwise.turn.events import Event, TurnStarted
+from turnwise.turn.events import Event, FinishTurn, TurnStarted
 from turnwise.turn.machine import SessionFold, fold_session, restore
 from turnwise.vocab import Message, Text
 from turnwise.wire.profiles import builtin_profiles

@@ -32,8 +32,7 @@ from turnwise.journal.direct_ledger import (
 from turnwise.journal.journal import Journal, JournalEntry
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.journal.ledger_queries import By, LedgerSpan
-from turnwise.journal.records import JournalRecord, RequestSent, ScriptBegan, ToolsStarted
-from turnwise.journal.turn_writer import TurnJournal
+from turnwise.journal.turn_writer import JournalRecord, RequestSent, ScriptBegan, ToolsStarted, TurnJournal
 from turnwise.rules.reservations import BudgetState
 from turnwise.testing.fake_clock import FakeClock
 from turnwise.turn.config import TurnConfig, TurnResult

@@ -14,11 +14,11 @@ import pytest
 from families import of_family
 from flat_agents import flat_agent
 from turnwise import Journal, RunResult, tool
-from turnwise.agent.run_options import RunOptions
+from turnwise.agent.run_setup import RunOptions
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.ledger_queries import LedgerSpan
-from turnwise.journal.records import RequestSent, ToolsStarted
+from turnwise.journal.turn_writer import RequestSent, ToolsStarted
 from turnwise.rules.answer_room import exit_code
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import RunnerMeans

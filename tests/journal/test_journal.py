@@ -21,8 +21,7 @@ from turnwise.journal.direct_ledger import RepairSeen
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.journal.ledger_queries import LedgerSpan
-from turnwise.journal.records import JournalEntry, RequestSent
-from turnwise.journal.turn_writer import TurnJournal
+from turnwise.journal.turn_writer import JournalEntry, RequestSent, TurnJournal
 from turnwise.testing import FakeClock
 from turnwise.turn.config import TurnConfig, TurnResult
 from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
@@ -198,7 +197,7 @@ import sys
 from pathlib import Path
 from turnwise.base.clock import SystemClock
 from turnwise.journal.journal import Journal
-from turnwise.journal.records import RequestSent
+from turnwise.journal.turn_writer import RequestSent
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import Message, Text

@@ -35,7 +35,7 @@ from turnwise.journal.ledger_queries import (
     sum_of_totals,
 )
 from turnwise.journal.prices import Prices, read_prices
-from turnwise.journal.records import RequestSent
+from turnwise.journal.turn_writer import RequestSent
 from turnwise.lab import Lab, builtin_scripts
 from turnwise.lab.provider import Received
 from turnwise.lab.script import Script, ScriptedStep, load_scripts, parse_script

@@ -17,7 +17,7 @@ from turnwise import Journal
 from turnwise.base.clock import SystemClock
 from turnwise.errors import JournalFailed
 from turnwise.journal.file import APPLICATION_ID, SCHEMA_VERSION, SEQ_BITS, UPGRADES
-from turnwise.journal.records import KINDS, encode_record
+from turnwise.journal.turn_writer import KINDS, encode_record
 from turnwise.testing import FakeClock
 from waits import HANG_S
 

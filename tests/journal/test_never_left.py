@@ -28,9 +28,8 @@ from turnwise.lab.script import parse_script
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
 from turnwise.running.watcher_events import ChildSeen, RequestFinished, RequestStarted, WatcherEvent
 from turnwise.testing import FakeClock, ScriptedModel, call
-from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import RequestFailed
+from turnwise.turn.events import FinishTurn, RequestFailed
 from turnwise.turn.machine import replay
 from turnwise.vocab import Fault, FaultKind
 from waits import HANG_S

@@ -8,8 +8,8 @@ import pytest
 
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
-from turnwise.journal.records import ToolsStarted
 from turnwise.journal.session_rows import KeptSession
+from turnwise.journal.turn_writer import ToolsStarted
 from turnwise.settings.settings import KeepRule, Layer, read_keep_rule, read_span
 from turnwise.terminal.sessions import OldSessions, choose_old
 from turnwise.testing import FakeClock

@@ -8,7 +8,7 @@ import pytest
 from turn.playing import ASK, CONFIG, SCRIPT, call, results_in, says
 from turnwise.agent.resume_lookup import read_session
 from turnwise.journal.journal import Journal, Session, session_so_far
-from turnwise.journal.records import JournalRecord, ToolsStarted
+from turnwise.journal.turn_writer import JournalRecord, ToolsStarted
 from turnwise.replay.playback import SessionPlayer
 from turnwise.replay.redacted_session import without_secrets
 from turnwise.replay.session_file import read_recorded

@@ -15,12 +15,11 @@ from flat_agents import flat_agent
 from lab.failing import settled
 from turnwise import Agent, Journal, tool
 from turnwise.base.clock import SystemClock
-from turnwise.endpoints.habits import Circuits
+from turnwise.endpoints.transport import Circuits
 from turnwise.errors import CallerError
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.journal.ledger_queries import LedgerSpan
-from turnwise.journal.records import RequestSent, decode_record, encode_record
-from turnwise.journal.turn_writer import TurnJournal
+from turnwise.journal.turn_writer import RequestSent, TurnJournal, decode_record, encode_record
 from turnwise.rules.permissions import Policy
 from turnwise.rules.retries import CircuitPolicy
 from turnwise.running.approvals import Asking
@@ -29,10 +28,8 @@ from turnwise.running.runner_config import EndpointRecovery
 from turnwise.running.watcher_events import AttemptDiscarded, CallAnswered, StepStarted, WatcherEvent
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.testing.scripted_model import BASE_URL
-from turnwise.turn.approvals import Approval
-from turnwise.turn.commands import PrepareStep
-from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import StepPrepared, TurnStarted
+from turnwise.turn.config import Approval, TurnConfig
+from turnwise.turn.events import PrepareStep, StepPrepared, TurnStarted
 from turnwise.vocab import NO_TRAITS, Fault, FaultKind, Message, Request, Text
 from turnwise.wire.family import MODULES
 

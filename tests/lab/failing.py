@@ -9,7 +9,7 @@ import msgspec
 
 from families import of_family
 from turnwise.endpoints.endpoints import Endpoint
-from turnwise.endpoints.habits import Circuits
+from turnwise.endpoints.transport import Circuits
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.journal.turn_writer import PriceFinder
 from turnwise.lab import Lab

@@ -18,9 +18,8 @@ from turnwise.lab.writer import file_text
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import RunnerMeans
 from turnwise.tools.workspace import workspace_tools
-from turnwise.turn.commands import TurnResult
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import TurnStarted
+from turnwise.turn.events import TurnResult, TurnStarted
 from turnwise.vocab import Message, Settings, Text, calls_of
 from turnwise.wire.profiles import Profile, builtin_profiles
 

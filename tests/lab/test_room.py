@@ -41,8 +41,7 @@ from turnwise.rules.prompt_room import (
     split_output,
     with_budget,
 )
-from turnwise.rules.recovery import ate_all
-from turnwise.rules.truncation import find_cut
+from turnwise.rules.recovery import ate_all, find_cut
 from turnwise.vocab import (
     FaultKind,
     Message,

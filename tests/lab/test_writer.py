@@ -15,7 +15,7 @@ from turnwise.lab.replies import LabRequest, TokenRoom
 from turnwise.lab.script import Habit, Script, ScriptedCall, ScriptedFault, Writer
 from turnwise.lab.writer import file_text, intention, room_of, writer_reply
 from turnwise.rules.advice import in_pieces
-from turnwise.rules.truncation import Cut
+from turnwise.rules.recovery import Cut
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Reasoning, Text, ToolCall, calls_of, text_of
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")

@@ -14,7 +14,7 @@ from turnwise.lab.replies import LabRequest
 from turnwise.lab.script import Writer
 from turnwise.lab.writer import room_of, writer_reply
 from turnwise.rules.continuation import Grown, PartialKind, ask_to_continue, hold_back, stitch
-from turnwise.rules.truncation import Cut, find_cut
+from turnwise.rules.recovery import Cut, find_cut
 from turnwise.vocab import (
     Message,
     Request,

@@ -9,11 +9,11 @@ import pytest
 
 import turnwise
 from tables import each
-from turnwise.assembly import heal
+from turnwise.assembly import json_text as heal
 from turnwise.relay.breaches import BREACHES, blames_provider, breach_of, source_of
 from turnwise.vocab import CALL_NOT_MADE, CALL_NOT_READ, NO_FINISH_REASON
 from turnwise.wire.family import MODULES
-from turnwise.wire.healing import DAMAGES
+from turnwise.wire.json_fields import DAMAGES
 from turnwise.wire.relay_facts import NOT_CARRIED, relay_facts
 
 SOURCE = Path(turnwise.__file__).parent
@@ -27,11 +27,11 @@ NAMED = {
     "NOT_CARRIED": NOT_CARRIED,
 }
 # Rules that mend what turns send, and calls that turns run: a gateway's requests are its clients' own.
-OF_TURNS = frozenset({"rules/history.py", "rules/names.py"})
+OF_TURNS = frozenset({"rules/history.py", "rules/arguments.py"})
 KINDS_OF_TURNS = frozenset({"output_fence"})  # typed answers are an agent's; a gateway passes the text as it is
 # Where a kind is no literal: the literals that can get there.
 ELSEWHERE = {
-    "assembly/heal.py": frozenset(heal.KINDS),
+    "assembly/json_text.py": frozenset(heal.KINDS),
     "assembly/response.py": frozenset(heal.KINDS),
     "assembly/tool_calls.py": frozenset(heal.KINDS),
     "relay/breaches.py": frozenset({"finish_hides_calls", "finish_of_forced_call"}),

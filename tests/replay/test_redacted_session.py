@@ -17,13 +17,12 @@ from turn.kept_lab import scripts_of_lab
 from turn.kept_parts import RECORDINGS, STAND_INS, part_names
 from turnwise.endpoints.key_hiding import plain
 from turnwise.errors import CallerError
-from turnwise.journal.records import RequestSent
+from turnwise.journal.turn_writer import RequestSent
 from turnwise.lab import builtin_scripts
 from turnwise.replay.redacted_session import Hidden, TextChange, texts_in, with_texts, without_secrets
 from turnwise.replay.secret_finder import SecretFinder, StandIns
 from turnwise.replay.session_file import RecordedSession
-from turnwise.turn.commands import Command, RunTools
-from turnwise.turn.events import Event, ResponseReceived, TurnStarted
+from turnwise.turn.events import Command, Event, ResponseReceived, RunTools, TurnStarted
 from turnwise.turn.machine import fold_session
 from turnwise.vocab import calls_of, text_of
 

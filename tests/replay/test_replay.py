@@ -13,12 +13,11 @@ from turn.kept_lab import scripts_of_lab
 from turn.kept_parts import RECORDINGS, STAND_INS, allowed_differences, file_of, part_names
 from turn.kept_sessions import WIDTH, KeptSession, digest_of, read_part, said_by_machine
 from turnwise.journal.journal import JournalEntry, TurnRow
-from turnwise.journal.records import JournalRecord, RequestSent, ToolsStarted
+from turnwise.journal.turn_writer import JournalRecord, RequestSent, ToolsStarted
 from turnwise.lab import builtin_scripts
 from turnwise.replay.playback import Difference, SessionPlayer
 from turnwise.replay.session_file import RecordedSession, RecordedTurn
-from turnwise.turn.commands import Command, RunTools
-from turnwise.turn.events import ToolEnded, ToolsFinished
+from turnwise.turn.events import Command, RunTools, ToolEnded, ToolsFinished
 from turnwise.vocab import StopReason
 
 SAMPLE = "drawn-00"

@@ -15,7 +15,7 @@ from turnwise.replay.playback import SessionPlayer
 from turnwise.replay.session_file import RecordedSession, read_recorded
 from turnwise.replay.session_fork import Forked, fork
 from turnwise.testing import FakeClock
-from turnwise.turn.commands import FinishTurn
+from turnwise.turn.events import FinishTurn
 from turnwise.turn.machine import restore
 from turnwise.vocab import Message
 

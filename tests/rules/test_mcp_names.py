@@ -9,7 +9,7 @@ from turnwise import CallerError, PermissionRule, Policy
 from turnwise.agent.schemas import NAME
 from turnwise.coding_agent.permissions import allowed_rules, rule_said
 from turnwise.rules.allowances import allowing_options
-from turnwise.rules.names import mcp_pattern, mcp_tool_name
+from turnwise.rules.arguments import mcp_pattern, mcp_tool_name
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import KnownTool, check_rules, judge_permission
 from turnwise.settings.permission_files import parse_rule

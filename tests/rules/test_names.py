@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tables import each
 from thoroughness import examples
-from turnwise.rules.names import Corrected, KnownName, Suggested, bare, distance, judge_name
+from turnwise.rules.arguments import Corrected, KnownName, Suggested, bare, distance, judge_name
 from turnwise.vocab import Repair
 
 EFFECTS = {

@@ -19,11 +19,11 @@ from turnwise.rules.recovery import (
     ate_all,
     begin,
     continue_request,
+    find_cut,
     give_up,
     roomier,
     take_reply,
 )
-from turnwise.rules.truncation import find_cut
 from turnwise.vocab import (
     ArgumentsState,
     File,

@@ -8,7 +8,7 @@ import pytest
 from families import traits_of
 from recordings import decode, rows
 from tables import each
-from turnwise.rules.truncation import Cut, CutCall, find_cut, limit_hit, spent_unseen
+from turnwise.rules.recovery import Cut, CutCall, find_cut, limit_hit, spent_unseen
 from turnwise.vocab import (
     ArgumentsState,
     Fault,

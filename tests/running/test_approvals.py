@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from turnwise.running.approvals import Approver, Asking, ask
 from turnwise.testing import FakeClock
-from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.commands import Ask
-from turnwise.turn.events import Asked
+from turnwise.turn.config import Approval, OneAsk
+from turnwise.turn.events import Ask, Asked
 from turnwise.vocab import ToolCall
 
 CALL = ToolCall(id="a", name="write", arguments="{}")

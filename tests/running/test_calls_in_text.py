@@ -10,9 +10,8 @@ from turnwise.base.clock import SystemClock
 from turnwise.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.endpoints.exchange import Exchange
 from turnwise.testing import FakeClock, Reply, ScriptedTransport, Stall
-from turnwise.turn.commands import SendRequest, SoughtCalls
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import RequestFailed, ResponseReceived
+from turnwise.turn.events import RequestFailed, ResponseReceived, SendRequest, SoughtCalls
 from turnwise.vocab import ArgumentsState, Fault, FaultKind, Message, Request, Text, calls_of
 from turnwise.wire.profiles import builtin_profiles
 from waits import HANG_S

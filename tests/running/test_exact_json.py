@@ -18,8 +18,8 @@ from turnwise.base.exact_json import NotExact, exact_json
 from turnwise.errors import BadTool, CallerError
 from turnwise.lab import Lab
 from turnwise.running.hooks import ChangeArguments, Hook, Hooks, Looks, Says
-from turnwise.turn.commands import PlannedCall, RunHooks
 from turnwise.turn.config import Deadlines
+from turnwise.turn.events import PlannedCall, RunHooks
 from turnwise.vocab import ToolCall
 
 ODD = (math.nan, math.inf, -math.inf)

@@ -8,12 +8,11 @@ import pytest
 from flat_agents import flat_agent
 from turnwise import Approval, Asking, Policy
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.running.grants import INSPECT_S, find_facts
+from turnwise.running.run_context import INSPECT_S, find_facts
 from turnwise.running.tools import Tool
 from turnwise.testing import FakeClock, ScriptedModel, call
-from turnwise.turn.commands import InspectCalls, PlannedCall
 from turnwise.turn.config import ToolOffer
-from turnwise.turn.events import CallsInspected
+from turnwise.turn.events import CallsInspected, InspectCalls, PlannedCall
 from turnwise.vocab import ToolCall, ToolSpec
 from waits import HANG_S
 

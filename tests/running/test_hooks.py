@@ -27,9 +27,8 @@ from turnwise.running.hooks import (
     TurnEnded,
 )
 from turnwise.testing import FakeClock
-from turnwise.turn.commands import PlannedCall, RunHooks, SendRequest
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import HookOutcome, HooksRan
+from turnwise.turn.events import HookOutcome, HooksRan, PlannedCall, RunHooks, SendRequest
 from turnwise.vocab import Request, Text, ToolCall, ToolResult
 from waits import HANG_S
 

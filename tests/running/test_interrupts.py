@@ -13,11 +13,11 @@ from turnwise.running.runner_config import Observation, RunnerMeans
 from turnwise.running.tools import Arguments, Tool
 from turnwise.running.watcher_events import StepStarted, ToolStarted, TurnFinished, WatcherEvent
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall, call
-from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import ToolOffer, TurnConfig
 from turnwise.turn.events import (
     Event,
     Interrupted,
+    PrepareStep,
     RequestFailed,
     ResponseReceived,
     StepPrepared,

@@ -14,8 +14,7 @@ from turnwise.running.runner_config import RunnerMeans
 from turnwise.running.tools import ChildOrder
 from turnwise.running.watcher_events import RequestStarted
 from turnwise.testing import FakeClock, ScriptedTransport
-from turnwise.turn.approvals import Approval
-from turnwise.turn.config import ChildReport, TurnResult
+from turnwise.turn.config import Approval, ChildReport, TurnResult
 from turnwise.vocab import NO_USAGE, StopReason, ToolCall
 from waits import HANG_S
 

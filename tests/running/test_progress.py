@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flat_agents import flat_agent
 from thoroughness import examples
 from turnwise import ToolCall, ToolFinished, ToolStarted, tool
-from turnwise.agent.run_options import RunOptions
+from turnwise.agent.run_setup import RunOptions
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import Observation, RunnerMeans
 from turnwise.running.watcher_events import RequestFinished, ToolProgress, WatcherEvent

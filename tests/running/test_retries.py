@@ -4,16 +4,15 @@ import asyncio
 
 import pytest
 
-from turnwise.endpoints.habits import Circuits
+from turnwise.endpoints.transport import Circuits
 from turnwise.journal.journal import Journal
 from turnwise.rules.retries import RetryPolicy
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import EndpointRecovery, Observation, RunnerMeans
 from turnwise.running.watcher_events import AttemptDiscarded, FrameSeen, RequestStarted, WatcherEvent
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport
-from turnwise.turn.commands import Wait
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import Interrupted, RequestFailed, TurnStarted, WaitOver
+from turnwise.turn.events import Interrupted, RequestFailed, TurnStarted, Wait, WaitOver
 from turnwise.turn.machine import replay
 from turnwise.vocab import Fault, FaultKind, Message, StopReason, Text, TextDelta
 from waits import HANG_S

@@ -10,7 +10,7 @@ import pytest
 from families import of_family
 from turn.playing import session_messages
 from turnwise.journal.journal import Journal
-from turnwise.journal.records import RequestSent, ToolsStarted
+from turnwise.journal.turn_writer import RequestSent, ToolsStarted
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import Observation, RunnerMeans
 from turnwise.running.tools import Arguments, Tool
@@ -27,9 +27,8 @@ from turnwise.running.watcher_events import (
 )
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall, call
 from turnwise.tools.workspace import workspace_tools
-from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig
-from turnwise.turn.events import Interrupted, StepPrepared, ToolEnded, ToolsFinished, TurnStarted
+from turnwise.turn.events import Interrupted, PrepareStep, StepPrepared, ToolEnded, ToolsFinished, TurnStarted
 from turnwise.vocab import (
     ArgumentsState,
     Fault,

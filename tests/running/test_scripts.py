@@ -20,8 +20,7 @@ from turnwise.running.runner_config import RunnerMeans, Safety
 from turnwise.running.script_values import awaited_calls
 from turnwise.running.tools import Arguments, Tool
 from turnwise.testing import FakeClock, ScriptedModel, call
-from turnwise.turn.approvals import Approval
-from turnwise.turn.config import Effect, ScriptLimits, ToolOffer, TurnConfig, TurnResult
+from turnwise.turn.config import Approval, Effect, ScriptLimits, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import Event, ScriptCalled, TurnStarted
 from turnwise.turn.machine import fold_session, replay
 from turnwise.vocab import Message, Part, StopReason, Text, ToolResult, ToolSpec, text_of

@@ -24,8 +24,8 @@ from turnwise.errors import ToolFault
 from turnwise.running.tool_output import MAX_FILE_BYTES, MAX_TEXT_CHARACTERS, cut_middle, result_of
 from turnwise.running.tools import Arguments, Around, Tool, ToolRun
 from turnwise.testing import FakeClock
-from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
+from turnwise.turn.events import PlannedCall
 from turnwise.vocab import File, Text, ToolCall, ToolResult, ToolSpec
 from waits import HANG_S
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from tables import each
-from turnwise.agent.agent_groups import GROUP_OF, GROUPS
-from turnwise.agent.run_options import groups_of
+from turnwise.agent.agent_options import GROUP_OF, GROUPS
+from turnwise.agent.run_setup import groups_of
 from turnwise.settings.options import RunSettings, kept_by, rows, rows_from
 from turnwise.turn.config import TurnConfig
 

@@ -16,7 +16,7 @@ from turnwise.terminal.screen import describe_event
 from turnwise.terminal.terminal_asks import TerminalApprover
 from turnwise.testing import FakeClock
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import Approval, OneAsk
 from turnwise.vocab import ToolCall
 
 CALL = ToolCall(id="a", name="paint", arguments="{}")

@@ -10,7 +10,7 @@ import pytest
 import turnwise
 from tables import each
 from terminal.checked import check_lab, check_transport, judged, profile_of
-from turnwise.assembly.heal import KINDS
+from turnwise.assembly.json_text import KINDS
 from turnwise.assembly.text_calls.syntaxes import BY_MARKER
 from turnwise.endpoints.transport import HttpRequest
 from turnwise.lab import builtin_scripts, parse_script

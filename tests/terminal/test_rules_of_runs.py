@@ -18,7 +18,7 @@ from turnwise.rules.permissions import PermissionRule
 from turnwise.terminal.databases import answers_of
 from turnwise.terminal.exit_codes import NOTHING_CHANGED
 from turnwise.terminal.status import asks_said
-from turnwise.turn.approvals import Approval, OneAsk, mark_of
+from turnwise.turn.config import Approval, OneAsk, mark_of
 from turnwise.vocab import ToolCall
 from turnwise.workers.open_asks import ShownAsk
 from turnwise.workers.turn_status import A_PERSON, TurnStatus

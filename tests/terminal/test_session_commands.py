@@ -17,7 +17,7 @@ from turnwise.journal.journal import SessionRow
 from turnwise.rules.pricing import Cost
 from turnwise.terminal.conversation import session_lines
 from turnwise.terminal.words import COMMANDS, OTHER_NAMES, command_of, completer, is_command_in_passing, unknown_said
-from turnwise.turn.commands import Purpose
+from turnwise.turn.events import Purpose
 
 
 class NoModels:

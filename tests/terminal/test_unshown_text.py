@@ -20,7 +20,7 @@ from turnwise.running.watcher_events import (
 from turnwise.terminal.screen import Screen
 from turnwise.testing import FakeClock
 from turnwise.turn.config import TurnResult
-from turnwise.turn.endings import ENDED, SAY_NOTHING
+from turnwise.turn.outcomes import ENDED, SAY_NOTHING
 from turnwise.vocab import (
     FinishReason,
     Message,

@@ -8,8 +8,7 @@ from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, MaxTo
 from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
-from turnwise.turn.approvals import Approval
-from turnwise.turn.config import Fallback, HookPoint, ToolOffer, TurnConfig
+from turnwise.turn.config import Approval, Fallback, HookPoint, ToolOffer, TurnConfig
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.vocab import (
     ArgumentsState,

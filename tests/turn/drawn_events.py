@@ -9,34 +9,31 @@ from hypothesis import strategies as st
 from turn.drawn import SIZES, TOOLS, approvals, at_work, faults, preparations, responses, results, texts, times
 from turnwise.rules.limits import AllOf, AnyOf, Limit, MaxRequests
 from turnwise.rules.permission_facts import CallFacts, CommandFact, PathFact, ShellFacts, Word
-from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.commands import (
+from turnwise.turn.config import Approval, ChildReport, OneAsk
+from turnwise.turn.events import (
     Ask,
+    Asked,
+    CallsInspected,
     Command,
+    Event,
     FinishTurn,
+    HookOutcome,
+    HooksRan,
     InspectCalls,
+    Interrupted,
+    MessageArrived,
     PlannedCall,
     PrepareStep,
+    RequestFailed,
+    ResponseReceived,
     RunHooks,
     RunScript,
     RunTools,
-    SendRequest,
-    Wait,
-)
-from turnwise.turn.config import ChildReport
-from turnwise.turn.events import (
-    Asked,
-    CallsInspected,
-    Event,
-    HookOutcome,
-    HooksRan,
-    Interrupted,
-    MessageArrived,
-    RequestFailed,
-    ResponseReceived,
     ScriptCalled,
     ScriptFinished,
+    SendRequest,
     ToolsFinished,
+    Wait,
     WaitOver,
 )
 from turnwise.vocab import File, Message, StopReason, Text, ToolCall, ToolResult, Usage

@@ -14,23 +14,28 @@ from turnwise.lab.raw import parse
 from turnwise.lab.strict import ModelRules
 from turnwise.lab.strict import check as judge
 from turnwise.rules.answer_room import OUTCOMES
-from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.commands import Ask, Command, FinishTurn, RunHooks, RunTools, SendRequest, Wait
-from turnwise.turn.config import TurnConfig, TurnResult
+from turnwise.turn.config import Approval, OneAsk, TurnConfig, TurnResult
 from turnwise.turn.events import (
+    Ask,
     Asked,
+    Command,
     Event,
+    FinishTurn,
     HooksRan,
     Interrupted,
     MessageArrived,
     RequestFailed,
     ResponseReceived,
+    RunHooks,
+    RunTools,
+    SendRequest,
     ToolsFinished,
     TurnStarted,
+    Wait,
 )
 from turnwise.turn.history import Carried
 from turnwise.turn.machine import Turn, replay
-from turnwise.turn.pending_calls import taken_up
+from turnwise.turn.programs import taken_up
 from turnwise.turn.step_request import MAX_CORRECTIONS
 from turnwise.vocab import ArgumentsState, Fault, Message, Response, StopReason, Text, ToolCall, ToolResult, text_of
 from turnwise.wire.family import family as find_family

@@ -18,9 +18,19 @@ from turn.kept_tries import said_by_tool
 from turnwise.assembly.response_reading import read_body
 from turnwise.lab.replay import RECORDED_AS, load_recording
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest, Wait
 from turnwise.turn.config import ToolOffer, TurnConfig
-from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted, WaitOver
+from turnwise.turn.events import (
+    Command,
+    Event,
+    FinishTurn,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+    Wait,
+    WaitOver,
+)
 from turnwise.turn.machine import Turn, fold_session
 from turnwise.vocab import FinishReason, Message, Response, Text, ToolSpec, calls_of
 from turnwise.wire.family import MODULES

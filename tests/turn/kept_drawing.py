@@ -24,8 +24,7 @@ from turn.kept_told import HABITS, next_told
 from turn.test_any_session import at_work, next_turn
 from turn.test_limits_hold import MOVES, SIZES, SUMMARIES, TROUBLE, WINDOWS, played
 from turnwise.errors import CallerError
-from turnwise.turn.commands import Command, FinishTurn
-from turnwise.turn.events import Event, MessageArrived, TurnStarted
+from turnwise.turn.events import Command, Event, FinishTurn, MessageArrived, TurnStarted
 from turnwise.turn.machine import Turn, fold_session
 
 TURNS = 4

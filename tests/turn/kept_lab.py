@@ -16,7 +16,7 @@ from lab.failing import DEADLINES, FAMILIES, settled
 from turnwise.agent.agent_setup import with_script
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.endpoints import Endpoint
-from turnwise.endpoints.habits import Circuits
+from turnwise.endpoints.transport import Circuits
 from turnwise.journal.journal import Journal
 from turnwise.lab import Lab, builtin_scripts, load_scripts
 from turnwise.lab.script import Script

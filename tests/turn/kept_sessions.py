@@ -15,9 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.errors import CallerError, TurnwiseBug
-from turnwise.journal.records import with_traits
-from turnwise.turn.commands import Command
-from turnwise.turn.events import Event, TurnStarted
+from turnwise.journal.turn_writer import with_traits
+from turnwise.turn.events import Command, Event, TurnStarted
 from turnwise.turn.history import Carried
 from turnwise.turn.machine import SessionSoFar, Turn, fold_session
 

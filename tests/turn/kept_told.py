@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 
 from turn.drawn import SIZES, TOLD, faults
 from turn.drawn_events import draw_approvals, jitters, next_event
-from turnwise.turn.commands import Ask, CheckOutput, Command, RunTools, SendRequest
 from turnwise.turn.events import (
+    Ask,
     Asked,
+    CheckOutput,
+    Command,
     Event,
     OutputChecked,
     RequestFailed,
     ResponseReceived,
+    RunTools,
+    SendRequest,
     StepPrepared,
     ToolsFinished,
 )

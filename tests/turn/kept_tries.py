@@ -9,14 +9,20 @@ from turn.kept_sessions import Output, Where, kind_of, said_by_machine, session_
 from turn.kept_starts import spoilt
 from turnwise.errors import CallerError, TurnwiseBug
 from turnwise.rules.history import waiting_calls
-from turnwise.turn.approvals import Approval
-from turnwise.turn.commands import Command, FinishTurn, PlannedCall, PrepareStep, RunScript, RunTools, SendRequest
+from turnwise.turn.config import Approval
 from turnwise.turn.events import (
+    Command,
     Event,
+    FinishTurn,
     Interrupted,
     MessageArrived,
+    PlannedCall,
+    PrepareStep,
     ResponseReceived,
+    RunScript,
+    RunTools,
     ScriptFinished,
+    SendRequest,
     StepPrepared,
     TurnStarted,
 )

@@ -26,17 +26,23 @@ from turnwise.rules.limits import (
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.prompt_room import message_bytes, request_bytes
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunScript, RunTools, SendRequest, Wait
 from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import (
+    Command,
     Event,
+    FinishTurn,
     Interrupted,
+    PlannedCall,
     RequestFailed,
     ResponseReceived,
+    RunScript,
+    RunTools,
     ScriptCalled,
     ScriptFinished,
+    SendRequest,
     ToolsFinished,
     TurnStarted,
+    Wait,
     WaitOver,
 )
 from turnwise.turn.machine import Turn

@@ -4,14 +4,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from families import of_family
-from turnwise.turn.approvals import Approval
-from turnwise.turn.commands import Command, FinishTurn, PlannedCall, PrepareStep, RunTools, SendRequest
-from turnwise.turn.config import ToolOffer, TurnConfig, TurnResult
+from turnwise.turn.config import Approval, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import (
+    Command,
     Event,
+    FinishTurn,
     Interrupted,
+    PlannedCall,
+    PrepareStep,
     RequestFailed,
     ResponseReceived,
+    RunTools,
+    SendRequest,
     StepPrepared,
     ToolsFinished,
     TurnStarted,

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from turn.playing import Played, play, says
 from turn.test_room import ROOMY, _exchange
 from turnwise.rules.limits import MaxTokens
-from turnwise.turn.endings import why_failed
 from turnwise.turn.events import RequestFailed
+from turnwise.turn.outcomes import why_failed
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, StopReason, Usage
 
 TALK: tuple[Message, ...] = tuple([one for number in range(60) for one in _exchange(number)])

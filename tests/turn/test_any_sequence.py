@@ -12,8 +12,7 @@ from turn.drawn_events import next_event
 from turn.judged import Judged
 from turn.playing import session_messages
 from turnwise.rules.history import heal
-from turnwise.turn.commands import FinishTurn, SendRequest
-from turnwise.turn.events import MessageArrived, TurnStarted
+from turnwise.turn.events import FinishTurn, MessageArrived, SendRequest, TurnStarted
 from turnwise.turn.machine import Turn, fold_session
 from turnwise.vocab import Message, StopReason, Text, text_of
 

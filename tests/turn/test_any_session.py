@@ -13,8 +13,7 @@ from turn.drawn_events import draw_approvals
 from turn.judged import Judged, results_of
 from turnwise.rules.history import waiting_calls
 from turnwise.rules.permissions import Policy
-from turnwise.turn.approvals import Approval
-from turnwise.turn.config import TurnConfig
+from turnwise.turn.config import Approval, TurnConfig
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.turn.machine import SessionSoFar, fold_session
 from turnwise.vocab import Message, Text, ToolResult

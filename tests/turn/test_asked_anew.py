@@ -18,7 +18,7 @@ from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, Spent
 from turnwise.rules.prompt_room import ModelLimits, message_bytes
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.events import RequestFailed, StepPrepared, WaitOver
-from turnwise.turn.limit_pace import NextRequest, Pacing
+from turnwise.turn.turn_spending import NextRequest, Pacing
 from turnwise.vocab import FaultKind, FinishReason, Message, Settings, StopReason, Text, Usage
 
 LESS_OUTPUT = "max_tokens: 4000 > 2048, which is the maximum allowed number of output tokens for m"

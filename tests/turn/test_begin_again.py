@@ -15,9 +15,17 @@ from turn.test_script_phase import SCRIPT, SCRIPTED, script
 from turnwise.rules.limits import MaxWallTime
 from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.commands import RunScript, RunTools, SendRequest
 from turnwise.turn.config import ToolOffer
-from turnwise.turn.events import RequestFailed, ResponseReceived, ToolsFinished, TurnStarted, WaitOver
+from turnwise.turn.events import (
+    RequestFailed,
+    ResponseReceived,
+    RunScript,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+    WaitOver,
+)
 from turnwise.turn.machine import Turn
 from turnwise.vocab import Fault, FaultKind, FinishReason, StopReason, ToolSpec
 

@@ -11,8 +11,15 @@ from turn.playing import ASK, CONFIG, call, done, says
 from turn.test_learned_room import SEARCH
 from turn.test_pending_calls import PENDING, YES
 from turnwise.rules.limits import MaxWallTime
-from turnwise.turn.commands import PrepareStep, RunTools, SendRequest
-from turnwise.turn.events import ResponseReceived, StepPrepared, ToolsFinished, TurnStarted
+from turnwise.turn.events import (
+    PrepareStep,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    StepPrepared,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn
 from turnwise.vocab import FinishReason, Message, Text
 

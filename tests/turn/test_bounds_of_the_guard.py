@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import CONFIG, Played, call, cut, play, results_in, says
-from turnwise.turn.commands import PlannedCall
+from turnwise.turn.events import PlannedCall
 from turnwise.vocab import FinishReason, Message, Response, StopReason, Text, ToolResult
 
 MANY = replace(CONFIG, max_steps=100)

@@ -10,12 +10,10 @@ from tables import each
 from turn.playing import ASK, call, play, results_in, says
 from turn.test_cut_call_check import NOBODY, ON, PREFIX, by_limit, cut, deny, inspected
 from turn.test_script_phase import SCRIPTED, done_, script
-from turnwise.turn.approvals import OneAsk
-from turnwise.turn.commands import RunScript, RunTools
-from turnwise.turn.config import ScriptLimits
-from turnwise.turn.events import ResponseReceived, ScriptCalled, ToolsFinished, TurnStarted
+from turnwise.turn.config import OneAsk, ScriptLimits
+from turnwise.turn.events import ResponseReceived, RunScript, RunTools, ScriptCalled, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
-from turnwise.turn.pending_calls import asks_of
+from turnwise.turn.programs import asks_of
 from turnwise.vocab import Message, ToolCall
 
 

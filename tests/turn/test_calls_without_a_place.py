@@ -9,10 +9,9 @@ from turn.test_script_phase import SCRIPT, script
 from turn.test_verdicts import ATTENDED, HELD, TASK, allow
 from turnwise.rules.advice import FINISH, SEND_THE_REST
 from turnwise.rules.limits import MaxRequests, MaxToolCalls, Spent
-from turnwise.turn.approvals import Approval
-from turnwise.turn.commands import Ask, Command, RunScript
-from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD
-from turnwise.turn.events import Asked, Event, ScriptCalled, ScriptFinished
+from turnwise.turn.config import Approval
+from turnwise.turn.events import Ask, Asked, Command, Event, RunScript, ScriptCalled, ScriptFinished
+from turnwise.turn.outcomes import NOTHING_LEFT_FOR_CHILD
 from turnwise.turn.programs import LEFT_FOR_LATER
 from turnwise.vocab import StopReason
 

@@ -11,9 +11,18 @@ from families import of_family
 from turn.playing import ASK, CONFIG, call, says, session_messages
 from turnwise.rules.compaction import GONE, SUMMARY_HEAD
 from turnwise.rules.prompt_room import ModelLimits
-from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig, TurnResult
-from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.events import (
+    Command,
+    Event,
+    FinishTurn,
+    RequestFailed,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.history import Carried
 from turnwise.turn.machine import SessionSoFar, Turn, fold_session, replay
 from turnwise.vocab import Fault, FaultKind, Message, Request, Response, Text, ToolResult, Usage, calls_of, text_of

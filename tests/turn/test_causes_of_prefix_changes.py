@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from families import of_family, traits_of
 from tables import each
 from turn.playing import ASK, CONFIG, READ, WRITE, call, play, says
-from turnwise.turn.commands import Purpose
-from turnwise.turn.events import StepPrepared
+from turnwise.turn.events import Purpose, StepPrepared
 from turnwise.turn.machine import SessionFold
 from turnwise.turn.request_plan import (
     PREFIX_EXCEPTIONS,

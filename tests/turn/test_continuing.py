@@ -11,9 +11,9 @@ from turnwise.rules.answer_room import NOT_RUN_LAST_STEP
 from turnwise.rules.arguments import SEND_WHOLE
 from turnwise.rules.prompt_room import ATE_ALL, ModelLimits
 from turnwise.turn.config import ToolOffer
-from turnwise.turn.endings import NOT_RUN_CONTINUING
 from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, TurnStarted
 from turnwise.turn.machine import Turn, replay
+from turnwise.turn.outcomes import NOT_RUN_CONTINUING
 from turnwise.vocab import (
     TWO_READINGS,
     ArgumentsState,

@@ -8,15 +8,20 @@ from families import of_family
 from turn.playing import ASK, CONFIG, READ, call, cut, play, results_in, says
 from turnwise.rules.answer_room import EMPTY_AGAIN
 from turnwise.rules.prompt_room import ATE_ALL
-from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunHooks, RunTools, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer
 from turnwise.turn.events import (
+    Command,
+    FinishTurn,
     HookOutcome,
     HooksRan,
     Interrupted,
     MessageArrived,
     OutputChecked,
+    PlannedCall,
     ResponseReceived,
+    RunHooks,
+    RunTools,
+    SendRequest,
     ToolsFinished,
     TurnStarted,
 )

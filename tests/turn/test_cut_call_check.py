@@ -16,9 +16,17 @@ from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.rules.prompt_room import ModelLimits
 from turnwise.tools.shell_judge import inspect_call
-from turnwise.turn.commands import Command, InspectCalls
 from turnwise.turn.config import ToolOffer
-from turnwise.turn.events import CallsInspected, Event, HooksRan, Interrupted, ResponseReceived, TurnStarted
+from turnwise.turn.events import (
+    CallsInspected,
+    Command,
+    Event,
+    HooksRan,
+    InspectCalls,
+    Interrupted,
+    ResponseReceived,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn, replay
 from turnwise.turn.verdicts import whole_parameters
 from turnwise.vocab import ArgumentsState, FinishReason, Response, ToolCall, ToolSpec

@@ -14,8 +14,7 @@ from turn.test_cost_so_far import ROW
 from turn.test_pending_calls import PENDING, handed_in, play_started
 from turnwise.rules.answer_room import SYNTHESIS
 from turnwise.rules.limits import MaxCost, MaxWallTime, Spent
-from turnwise.turn.commands import SendRequest
-from turnwise.turn.events import HookOutcome, HooksRan, RequestFailed, ResponseReceived, TurnStarted
+from turnwise.turn.events import HookOutcome, HooksRan, RequestFailed, ResponseReceived, SendRequest, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.vocab import (
     Fault,

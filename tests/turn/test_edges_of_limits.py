@@ -16,9 +16,19 @@ from turnwise.rules.limits import MaxCost, MaxRequests, MaxTokens, MaxWallTime, 
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.prompt_room import ModelLimits, message_bytes
 from turnwise.rules.reservations import Place
-from turnwise.turn.commands import Command, RunHooks, RunTools, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer
-from turnwise.turn.events import Asked, HooksRan, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.events import (
+    Asked,
+    Command,
+    HooksRan,
+    RequestFailed,
+    ResponseReceived,
+    RunHooks,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn
 from turnwise.vocab import (
     Fault,

@@ -9,8 +9,8 @@ from turn.playing import ASK, CONFIG, READ, WRITE, call, cut, play, results_in, 
 from turnwise.rules.answer_room import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP, SYNTHESIS
 from turnwise.rules.retries import NO_RETRY
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.endings import why_incomplete
 from turnwise.turn.events import Interrupted, RequestFailed, StepPrepared, ToolsFinished
+from turnwise.turn.outcomes import why_incomplete
 from turnwise.vocab import (
     Fault,
     FaultKind,

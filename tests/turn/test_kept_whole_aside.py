@@ -10,7 +10,7 @@ from turn.playing import ASK, CONFIG, call, play, says
 from turn.test_learned_room import OVERFLOW
 from turn.test_room import LONG, ROOMY, failed, steps
 from turnwise.rules.prompt_room import ModelLimits
-from turnwise.turn.commands import PlannedCall
+from turnwise.turn.events import PlannedCall
 from turnwise.vocab import Message, StopReason, Text, ToolResult, text_of
 
 

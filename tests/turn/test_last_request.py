@@ -16,9 +16,19 @@ from turnwise.rules.compaction import LEFT_OUT, SUMMARY_HEAD
 from turnwise.rules.limits import Limit, MaxCost, MaxRequests, MaxTokens
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.prompt_room import ModelLimits, message_bytes
-from turnwise.turn.commands import FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import Event, Interrupted, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.events import (
+    Event,
+    FinishTurn,
+    Interrupted,
+    PlannedCall,
+    RequestFailed,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn, replay
 from turnwise.vocab import (
     Fault,

@@ -13,8 +13,15 @@ from turn.test_room import ROOMY, SMALL, failed
 from turnwise.rules.answer_room import GO_ON, SYNTHESIS
 from turnwise.rules.limits import MaxRequests
 from turnwise.rules.prompt_room import ModelLimits, message_bytes
-from turnwise.turn.commands import Command, RunTools, SendRequest
-from turnwise.turn.events import RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.events import (
+    Command,
+    RequestFailed,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn
 from turnwise.turn.room import NO_ROOM
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, ProviderItem, Response, StopReason, Text

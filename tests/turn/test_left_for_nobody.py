@@ -14,12 +14,20 @@ from turn.test_script_phase import SCRIPTED, script
 from turn.test_single_ends import CALLS, at_work, result
 from turn.test_verdicts import ATTENDED, HELD, QUESTION, TASK, allow, answers, texts
 from turnwise.rules.limits import MaxRequests, MaxWallTime, Spent
-from turnwise.turn.approvals import Approval, settled
-from turnwise.turn.commands import Ask, RunScript, RunTools
-from turnwise.turn.config import ToolOffer
-from turnwise.turn.endings import NOT_RECORDED, NOTHING_LEFT_FOR_CHILD, unrecorded
-from turnwise.turn.events import Asked, ResponseReceived, ScriptCalled, ToolEnded, ToolsFinished, TurnStarted
+from turnwise.turn.config import Approval, ToolOffer, settled
+from turnwise.turn.events import (
+    Ask,
+    Asked,
+    ResponseReceived,
+    RunScript,
+    RunTools,
+    ScriptCalled,
+    ToolEnded,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn
+from turnwise.turn.outcomes import NOT_RECORDED, NOTHING_LEFT_FOR_CHILD, unrecorded
 from turnwise.turn.verdicts import NOBODY_THERE
 from turnwise.vocab import Repair, StopReason, Text, ToolResult, ToolSpec
 

@@ -14,11 +14,19 @@ from turnwise.rules.answer_room import SYNTHESIS
 from turnwise.rules.continuation import hold_back
 from turnwise.rules.limits import AllOf, Limit, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
 from turnwise.rules.prompt_room import ModelLimits
-from turnwise.turn.commands import Command, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted
-from turnwise.turn.limit_pace import Pacing
+from turnwise.turn.events import (
+    Command,
+    Event,
+    PlannedCall,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn, replay
+from turnwise.turn.turn_spending import Pacing
 from turnwise.vocab import FinishReason, Message, ProviderItem, Response, Settings, StopReason, Text, ToolResult, Usage
 
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from turn.playing import CONFIG, READ, Played, call, cut, play, results_in, says
 from turnwise.rules.answer_room import SYNTHESIS
 from turnwise.rules.continuation import hold_back
-from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import Effect, ToolOffer
+from turnwise.turn.events import PlannedCall
 from turnwise.turn.fault_counts import MISFIT
 from turnwise.turn.machine import replay
 from turnwise.vocab import FinishReason, OutputSchema, Settings, StopReason, Text, ToolResult, ToolSpec, Usage, text_of

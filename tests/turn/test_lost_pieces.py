@@ -14,9 +14,18 @@ from turnwise.rules.arguments import LOST_CALL
 from turnwise.rules.limits import MaxRequests
 from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import NO_RETRY, RetryPolicy
-from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import Fallback, TurnResult
-from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted, WaitOver
+from turnwise.turn.events import (
+    Command,
+    Event,
+    FinishTurn,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+    WaitOver,
+)
 from turnwise.turn.machine import Turn, replay
 from turnwise.vocab import (
     ArgumentsState,

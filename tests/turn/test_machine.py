@@ -4,9 +4,17 @@ import msgspec
 import pytest
 
 from turnwise.errors import TurnwiseBug
-from turnwise.turn.commands import FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import Deadlines, ToolOffer, TurnConfig, TurnResult
-from turnwise.turn.events import Interrupted, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.events import (
+    FinishTurn,
+    Interrupted,
+    PlannedCall,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn, replay
 from turnwise.vocab import (
     FinishReason,

@@ -13,8 +13,8 @@ from turn.test_room import ROOMY
 from turnwise.rules.answer_room import EMPTY_AGAIN, SYNTHESIS
 from turnwise.rules.limits import MaxRequests, MaxTokens
 from turnwise.rules.prompt_room import ModelLimits, message_bytes
-from turnwise.turn.endings import why_failed
 from turnwise.turn.events import RequestFailed
+from turnwise.turn.outcomes import why_failed
 from turnwise.vocab import (
     Fault,
     FaultKind,

@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import CONFIG, call, play, says, session_messages
-from turnwise.turn.commands import CheckOutput, Command
-from turnwise.turn.events import Event, Interrupted, OutputChecked
+from turnwise.turn.events import CheckOutput, Command, Event, Interrupted, OutputChecked
 from turnwise.turn.machine import replay
 from turnwise.vocab import FinishReason, OutputSchema, Refusal, StopReason, text_of
 

@@ -10,9 +10,8 @@ from turn.playing import ASK, CONFIG, call, says
 from turn.test_room import failed
 from turnwise.rules.limits import MaxRequests, MaxTokens
 from turnwise.rules.prompt_room import ModelLimits, OutputBudget, split_output
-from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import Event, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.events import Event, FinishTurn, ResponseReceived, RunTools, SendRequest, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
 from turnwise.vocab import Settings, Text, ToolResult, Usage
 

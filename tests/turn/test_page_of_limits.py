@@ -13,11 +13,20 @@ from turnwise.rules.limits import ANSWER_TOKENS, ANSWER_WORDS_TOKENS, LEAST_ANSW
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.prompt_room import ModelLimits, message_bytes
 from turnwise.rules.reservations import NOTHING_LEFT, least_of, shares_of
-from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig, TurnResult
-from turnwise.turn.events import Asked, Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
-from turnwise.turn.limit_pace import Pacing
+from turnwise.turn.events import (
+    Asked,
+    Event,
+    FinishTurn,
+    RequestFailed,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn, fold_session
+from turnwise.turn.turn_spending import Pacing
 from turnwise.vocab import Fault, FaultKind, Message, Response, Text, ToolResult, Usage, text_of
 
 UNKNOWN = replace(CONFIG, room="compact", max_steps=100)

@@ -10,14 +10,18 @@ from tables import each
 from turn.playing import ASK, CONFIG, READ, Played, call, done, play, results_in, says
 from turnwise.errors import CallerError
 from turnwise.rules.history import check_input, waiting_calls
-from turnwise.turn.approvals import Approval
-from turnwise.turn.commands import FinishTurn, PlannedCall, RunHooks, RunTools, SendRequest
+from turnwise.turn.config import Approval
 from turnwise.turn.events import (
     Event,
+    FinishTurn,
     HooksRan,
     Interrupted,
     MessageArrived,
+    PlannedCall,
     ResponseReceived,
+    RunHooks,
+    RunTools,
+    SendRequest,
     ToolsFinished,
     TurnStarted,
 )

@@ -14,10 +14,9 @@ from turn.test_tool_call_limit import TASK, limited, ran
 from turn.test_verdicts import ATTENDED, HELD, QUESTION, allow, answers
 from turnwise.rules.limits import MaxRequests, MaxToolCalls, Spent
 from turnwise.rules.permissions import PermissionRule
-from turnwise.turn.approvals import Approval
 from turnwise.turn.call_sorting import NO_MORE_CALLS, NOT_IN_LINE
-from turnwise.turn.commands import Ask, Command, RunHooks
-from turnwise.turn.events import Asked, Event, HookOutcome, HooksRan
+from turnwise.turn.config import Approval
+from turnwise.turn.events import Ask, Asked, Command, Event, HookOutcome, HooksRan, RunHooks
 from turnwise.vocab import Message, StopReason, Text, ToolResult
 
 

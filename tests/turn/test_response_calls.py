@@ -7,9 +7,8 @@ from families import of_family, traits_of
 from turn.playing import ASK, CONFIG, PATH, READ, call, cut, done, play, results_in, says, session_messages
 from turnwise.errors import BadTool, CallerError
 from turnwise.rules.history import check_input, unique_id
-from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
-from turnwise.turn.events import ResponseReceived, StepPrepared, ToolsFinished, TurnStarted
+from turnwise.turn.events import PlannedCall, ResponseReceived, StepPrepared, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn, restore
 from turnwise.vocab import (
     ArgumentsState,

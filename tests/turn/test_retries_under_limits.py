@@ -16,11 +16,20 @@ from turn.test_room import ROOMY
 from turnwise.rules.limits import Limit, MaxRequests, MaxTokens, MaxToolCalls, MaxWallTime
 from turnwise.rules.prompt_room import ModelLimits, message_bytes
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.commands import FinishTurn, RunTools, SendRequest, Wait
 from turnwise.turn.config import TurnResult
-from turnwise.turn.endings import why_failed
-from turnwise.turn.events import RequestFailed, ResponseReceived, ToolsFinished, TurnStarted, WaitOver
+from turnwise.turn.events import (
+    FinishTurn,
+    RequestFailed,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+    Wait,
+    WaitOver,
+)
 from turnwise.turn.machine import Turn
+from turnwise.turn.outcomes import why_failed
 from turnwise.vocab import FinishReason, StopReason, Text, Usage
 
 WIDE = replace(

@@ -6,14 +6,18 @@ import pytest
 from turn.playing import ASK, CONFIG, call, cut, done, says, session_messages
 from turnwise.rules.limits import MaxRequests
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.commands import Command, FinishTurn, RunTools, SendRequest, Wait
 from turnwise.turn.events import (
+    Command,
     Event,
+    FinishTurn,
     Interrupted,
     RequestFailed,
     ResponseReceived,
+    RunTools,
+    SendRequest,
     ToolsFinished,
     TurnStarted,
+    Wait,
     WaitOver,
 )
 from turnwise.turn.machine import Turn, replay

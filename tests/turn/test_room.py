@@ -12,9 +12,19 @@ from turnwise.rules.compaction import LEFT_OUT, MORE_FOLLOWS, SUMMARY_HEAD
 from turnwise.rules.limits import MaxCost, MaxRequests, MaxTokens, most_usd
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.prompt_room import ModelLimits, message_bytes, output_reserve, prompt_capacity, window_of
-from turnwise.turn.commands import Command, FinishTurn, PlannedCall, RunTools, SendRequest
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import Event, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.events import (
+    Command,
+    Event,
+    FinishTurn,
+    PlannedCall,
+    RequestFailed,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn, replay
 from turnwise.turn.room import NO_ROOM
 from turnwise.turn.step_request import MAX_CORRECTIONS

@@ -6,8 +6,7 @@ import pytest
 from turn.playing import ASK, CONFIG, call
 from turn.test_machine import received
 from turnwise.rules.permissions import PermissionRule, Policy
-from turnwise.turn.commands import Ask, RunTools, SendRequest
-from turnwise.turn.events import Asked, RulesAdded, TurnStarted
+from turnwise.turn.events import Ask, Asked, RulesAdded, RunTools, SendRequest, TurnStarted
 from turnwise.turn.machine import Turn
 
 ASKS = Policy(

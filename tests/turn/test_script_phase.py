@@ -14,34 +14,31 @@ from turn.playing import ASK, CONFIG, PATH, READ, SCRIPT, WRITE, Played, call, p
 from turnwise.errors import TurnwiseBug
 from turnwise.rules.limits import MaxRequests
 from turnwise.rules.permissions import PermissionRule, Policy
-from turnwise.turn.approvals import Approval
-from turnwise.turn.commands import (
-    Ask,
-    Command,
-    PlannedCall,
-    RunHooks,
-    RunScript,
-    RunTools,
-    ScriptFunction,
-    ScriptResult,
-    SendRequest,
-)
-from turnwise.turn.config import ScriptLimits, ToolOffer
-from turnwise.turn.endings import NO_TIME, UNKNOWN_OUTCOME
+from turnwise.turn.config import Approval, ScriptLimits, ToolOffer
 from turnwise.turn.events import (
+    Ask,
     Asked,
+    Command,
     Event,
     HookOutcome,
     HooksRan,
     Interrupted,
+    PlannedCall,
     ResponseReceived,
+    RunHooks,
+    RunScript,
+    RunTools,
     ScriptCalled,
     ScriptFinished,
+    ScriptFunction,
+    ScriptResult,
+    SendRequest,
     ToolEnded,
     ToolsFinished,
     TurnStarted,
 )
 from turnwise.turn.machine import Turn
+from turnwise.turn.outcomes import NO_TIME, UNKNOWN_OUTCOME
 from turnwise.vocab import FinishReason, Message, Response, StopReason, Text, ToolCall, ToolResult, ToolSpec, calls_of
 
 SCRIPTED = msgspec.structs.replace(CONFIG, tools=(*CONFIG.tools, SCRIPT))

@@ -12,9 +12,17 @@ from tables import each
 from thoroughness import examples
 from turn.drawn import starts
 from turn.drawn_events import next_event
-from turnwise.turn.commands import FinishTurn, RunTools
 from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig
-from turnwise.turn.events import Event, Interrupted, ResponseReceived, ToolEnded, ToolsFinished, TurnStarted
+from turnwise.turn.events import (
+    Event,
+    FinishTurn,
+    Interrupted,
+    ResponseReceived,
+    RunTools,
+    ToolEnded,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn, fold_session, replay
 from turnwise.vocab import FinishReason, Message, Response, StopReason, Text, ToolCall, ToolResult, ToolSpec, Usage
 

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from turn.playing import CONFIG, call, play, results_in, says
 from turn.test_pending_calls import PENDING, WORD, YES, handed_in, play_started
 from turn.test_verdicts import ATTENDED, HELD, allow, answers, left_for_later, resumed
-from turnwise.turn.approvals import Approval
+from turnwise.turn.config import Approval
 from turnwise.turn.events import TurnStarted
-from turnwise.turn.pending_calls import taken_up
+from turnwise.turn.programs import taken_up
 from turnwise.turn.verdicts import ASKED_AGAIN
 from turnwise.vocab import Message, Text
 

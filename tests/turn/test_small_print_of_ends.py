@@ -17,8 +17,16 @@ from turn.test_learned_room import SEARCH
 from turnwise.rules.limits import Limit, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.attempt import NO_ROOM_LEFT
-from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
-from turnwise.turn.events import MessageArrived, RequestFailed, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.events import (
+    FinishTurn,
+    MessageArrived,
+    RequestFailed,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.fault_counts import Words
 from turnwise.turn.machine import Turn
 from turnwise.turn.step import ATE_TWICE

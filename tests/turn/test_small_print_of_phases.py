@@ -19,15 +19,22 @@ from turnwise.rules.schema import refused_output
 from turnwise.turn.attempt import Allowed, Attempt
 from turnwise.turn.call_sorting import TakenUp
 from turnwise.turn.calls_phase import Calls
-from turnwise.turn.changes import ChildrenPaid, Fit, Paced, Replaced, WordsPutBy
-from turnwise.turn.commands import PlannedCall, SendRequest
 from turnwise.turn.config import ChildReport, TurnConfig
-from turnwise.turn.events import MessageArrived, OutputChecked, RequestFailed, ResponseReceived, TurnStarted, WaitOver
-from turnwise.turn.limit_pace import NextRequest, Pacing
+from turnwise.turn.events import (
+    MessageArrived,
+    OutputChecked,
+    PlannedCall,
+    RequestFailed,
+    ResponseReceived,
+    SendRequest,
+    TurnStarted,
+    WaitOver,
+)
 from turnwise.turn.machine import Turn
 from turnwise.turn.next_phase import Answer
 from turnwise.turn.outcomes import Corrects, Over
-from turnwise.turn.turn_state import Known
+from turnwise.turn.turn_spending import NextRequest, Pacing
+from turnwise.turn.turn_state import ChildrenPaid, Fit, Known, Paced, Replaced, WordsPutBy
 from turnwise.vocab import FinishReason, Message, Request, Text
 
 REQUEST = Request(model="m", messages=(ASK,))

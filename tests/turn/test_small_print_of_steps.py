@@ -19,13 +19,16 @@ from turnwise.rules.answer_room import EMPTY_AGAIN, GO_ON, SYNTHESIS
 from turnwise.rules.continuation import hold_back
 from turnwise.rules.limits import MaxRequests, MaxWallTime
 from turnwise.rules.prompt_room import ModelLimits
-from turnwise.turn.commands import FinishTurn, RunScript, RunTools, SendRequest
 from turnwise.turn.config import Fallback
 from turnwise.turn.events import (
+    FinishTurn,
     RequestFailed,
     ResponseReceived,
+    RunScript,
+    RunTools,
     ScriptCalled,
     ScriptFinished,
+    SendRequest,
     StepPrepared,
     ToolsFinished,
     TurnStarted,

@@ -6,13 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import ASK, CLIENT, CONFIG, READ, call, says
-from turnwise.turn.commands import PrepareStep
-from turnwise.turn.events import MessageArrived, ResponseReceived, TurnStarted
-from turnwise.turn.limit_pace import Pacing
+from turnwise.turn.events import MessageArrived, PrepareStep, ResponseReceived, TurnStarted
 from turnwise.turn.machine import Turn
-from turnwise.turn.pending_calls import left_alone, under_known_ids
+from turnwise.turn.programs import left_alone, under_known_ids
 from turnwise.turn.step_request import again
-from turnwise.turn.turn_spending import Purse
+from turnwise.turn.turn_spending import Pacing, Purse
 from turnwise.vocab import FinishReason, Message, ProviderItem, Text, ToolResult
 
 

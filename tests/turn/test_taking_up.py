@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from pairing import pairing_faults
 from turn.playing import ASK, CONFIG, call, play, results_in, says
 from turn.test_pending_calls import PENDING, WORD, YES, handed_in, play_started
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import Approval, OneAsk
 from turnwise.turn.events import TurnStarted
-from turnwise.turn.pending_calls import listed_digests
+from turnwise.turn.programs import listed_digests
 from turnwise.vocab import Message, StopReason, Text
 
 MODELS_WORD = Message("assistant", (Text("The client is slow today."),))

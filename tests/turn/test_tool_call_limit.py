@@ -23,9 +23,19 @@ from turnwise.rules.limits import (
 )
 from turnwise.rules.retries import RetryPolicy
 from turnwise.turn.call_sorting import NO_MORE_CALLS
-from turnwise.turn.commands import Ask, Command, FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig
-from turnwise.turn.events import Asked, Event, ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.events import (
+    Ask,
+    Asked,
+    Command,
+    Event,
+    FinishTurn,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    ToolsFinished,
+    TurnStarted,
+)
 from turnwise.turn.machine import Turn
 from turnwise.vocab import StopReason, Text, ToolResult, ToolSpec, Usage
 

@@ -4,8 +4,7 @@ import runpy
 from pathlib import Path
 from typing import get_args
 
-from turnwise.turn.commands import Command
-from turnwise.turn.events import Event
+from turnwise.turn.events import Command, Event
 from turnwise.turn.transitions import MOVES, State
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,11 +8,10 @@ from families import of_family
 from turn.playing import CONFIG, SCHEMA, call, cut, play, says
 from turn.test_output import CHECKED
 from turnwise.rules.answer_room import GO_ON
-from turnwise.turn.commands import CheckOutput, Command
 from turnwise.turn.config import Effect, ToolOffer
-from turnwise.turn.endings import UNFINISHED, why_failed
-from turnwise.turn.events import Event, OutputChecked, RequestFailed, StepPrepared
+from turnwise.turn.events import CheckOutput, Command, Event, OutputChecked, RequestFailed, StepPrepared
 from turnwise.turn.next_phase import CALLED_LAST, EMPTY_TWICE
+from turnwise.turn.outcomes import UNFINISHED, why_failed
 from turnwise.vocab import (
     Fault,
     FaultKind,

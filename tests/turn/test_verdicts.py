@@ -10,18 +10,22 @@ from turn.playing import CONFIG, PATH, READ, WRITE, Played, call, done, play, re
 from turnwise.rules.limits import MaxRequests, MaxTokens, MaxWallTime
 from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permissions import Policy
-from turnwise.turn.approvals import Approval, OneAsk, digest_of
-from turnwise.turn.commands import Ask, Command, InspectCalls, PlannedCall, RunHooks, SendRequest
-from turnwise.turn.config import ChildReport, ToolOffer, TurnConfig
+from turnwise.turn.config import Approval, ChildReport, OneAsk, ToolOffer, TurnConfig, digest_of
 from turnwise.turn.events import (
+    Ask,
     Asked,
     CallsInspected,
+    Command,
     Event,
     HookOutcome,
     HooksRan,
+    InspectCalls,
     Interrupted,
     MessageArrived,
+    PlannedCall,
     ResponseReceived,
+    RunHooks,
+    SendRequest,
     ToolsFinished,
     TurnStarted,
 )

@@ -14,9 +14,8 @@ from turnwise.rules.answer_room import SYNTHESIS
 from turnwise.rules.limits import MaxRequests, MaxSteps
 from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.commands import Command, RunScript
-from turnwise.turn.endings import WHY_INCOMPLETE, why_failed
-from turnwise.turn.events import Event, Interrupted, RequestFailed, StepPrepared
+from turnwise.turn.events import Command, Event, Interrupted, RequestFailed, RunScript, StepPrepared
+from turnwise.turn.outcomes import WHY_INCOMPLETE, why_failed
 from turnwise.turn.recovery_phase import under_cap
 from turnwise.turn.request_plan import RequestTerms
 from turnwise.turn.room import Room

@@ -12,12 +12,10 @@ from turn.playing import ASK, CONFIG, READ, call, play, results_in, says
 from turn.test_verdicts import ATTENDED, TASK
 from turnwise.rules.advice import DO_IT_YOURSELF
 from turnwise.rules.limits import Limit, MaxCost, MaxRequests, MaxSteps, MaxTokens, MaxWallTime
-from turnwise.turn.approvals import Approval, listed
-from turnwise.turn.commands import Ask, RunTools
-from turnwise.turn.config import Deadlines, TurnConfig
-from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD
-from turnwise.turn.events import ResponseReceived, ToolsFinished, TurnStarted
+from turnwise.turn.config import Approval, Deadlines, TurnConfig, listed
+from turnwise.turn.events import Ask, ResponseReceived, RunTools, ToolsFinished, TurnStarted
 from turnwise.turn.machine import Turn
+from turnwise.turn.outcomes import NOTHING_LEFT_FOR_CHILD
 
 MINUTE = MaxWallTime(60.0)
 AT_S = (1.0, 20.0, 40.0, 59.5)

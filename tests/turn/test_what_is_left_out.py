@@ -11,19 +11,21 @@ from turnwise.rules.history import NOTHING_STALE
 from turnwise.rules.limits import Spent
 from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn import approvals, commands, config, events
-from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
-from turnwise.turn.commands import (
-    PlannedCall,
-    RunHooks,
-    RunScript,
-    RunTools,
-    ScriptFunction,
-    ScriptResult,
-    SendRequest,
-    SoughtCalls,
+from turnwise.turn import config, events
+from turnwise.turn import config as approvals
+from turnwise.turn import events as commands
+from turnwise.turn.config import (
+    Approval,
+    AskOrigin,
+    ChildReport,
+    Deadlines,
+    Fallback,
+    OneAsk,
+    ScriptLimits,
+    ToolOffer,
+    TurnConfig,
+    TurnResult,
 )
-from turnwise.turn.config import ChildReport, Deadlines, Fallback, ScriptLimits, ToolOffer, TurnConfig, TurnResult
 from turnwise.turn.events import (
     Asked,
     CallsInspected,
@@ -32,11 +34,19 @@ from turnwise.turn.events import (
     Interrupted,
     MessageArrived,
     OutputChecked,
+    PlannedCall,
     RequestFailed,
     ResponseReceived,
     RulesAdded,
+    RunHooks,
+    RunScript,
+    RunTools,
     ScriptCalled,
     ScriptFinished,
+    ScriptFunction,
+    ScriptResult,
+    SendRequest,
+    SoughtCalls,
     StepPrepared,
     ToolEnded,
     ToolsFinished,

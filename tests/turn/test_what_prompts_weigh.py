@@ -18,9 +18,16 @@ from turnwise.rules.limits import MaxCost, MaxRequests
 from turnwise.rules.pricing import PriceRow, TokenPrices
 from turnwise.rules.prompt_room import ModelLimits, message_bytes, prompt_capacity
 from turnwise.rules.retries import RetryPolicy
-from turnwise.turn.commands import FinishTurn, RunTools, SendRequest
 from turnwise.turn.config import Fallback
-from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted, WaitOver
+from turnwise.turn.events import (
+    FinishTurn,
+    RequestFailed,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    TurnStarted,
+    WaitOver,
+)
 from turnwise.turn.history import Carried
 from turnwise.turn.machine import Turn, fold_session
 from turnwise.vocab import Fault, FaultKind, Message, Settings, StopReason, Text, ToolResult, Usage

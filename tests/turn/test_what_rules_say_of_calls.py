@@ -11,9 +11,8 @@ from turn.test_verdicts import allow as yes
 from turnwise.rules.permission_facts import CallFacts, CommandFact, ShellFacts, Word
 from turnwise.rules.permissions import Policy
 from turnwise.rules.read_only_commands import JudgedPrograms
-from turnwise.turn.commands import Ask, Command, InspectCalls
 from turnwise.turn.config import ToolOffer
-from turnwise.turn.events import Asked, CallsInspected, Event
+from turnwise.turn.events import Ask, Asked, CallsInspected, Command, Event, InspectCalls
 from turnwise.vocab import ToolSpec
 
 SCHEMA = '{"type":"object","properties":{"command":{"type":"string"}}}'

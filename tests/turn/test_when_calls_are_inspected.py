@@ -9,9 +9,8 @@ from turn.test_room import ROOMY, failed
 from turn.test_verdicts import ATTENDED, HELD, allow, answers, facts_of
 from turnwise.rules.limits import Limit, MaxRequests, MaxSteps
 from turnwise.rules.permissions import Policy
-from turnwise.turn.approvals import Approval
-from turnwise.turn.commands import Ask, Command, InspectCalls
-from turnwise.turn.events import Asked, CallsInspected, Event
+from turnwise.turn.config import Approval
+from turnwise.turn.events import Ask, Asked, CallsInspected, Command, Event, InspectCalls
 from turnwise.vocab import FaultKind, StopReason
 
 LOOKED_AT = replace(WRITE, inspected=True)

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from turn.playing import CONFIG, play, says
-from turnwise.turn.commands import SoughtCalls
 from turnwise.turn.config import CallsInText
+from turnwise.turn.events import SoughtCalls
 
 TOOLS = tuple([offer.spec for offer in CONFIG.tools])
 MARKED, ANY = SoughtCalls(tools=TOOLS, unmarked=False), SoughtCalls(tools=TOOLS, unmarked=True)

@@ -10,8 +10,8 @@ from turn.playing import ASK, CONFIG, call, cut, play, results_in, says, session
 from turn.test_loop_guard import BEGUN, ON
 from turn.test_retrying import BUSY
 from turnwise.rules.continuation import hold_back
-from turnwise.turn.endings import LOST, NOT_STARTED, REFUSED, UNFINISHED, WHY_INCOMPLETE, why_incomplete
 from turnwise.turn.events import Interrupted, ResponseReceived, TurnStarted
+from turnwise.turn.outcomes import LOST, NOT_STARTED, REFUSED, UNFINISHED, WHY_INCOMPLETE, why_incomplete
 from turnwise.turn.settled_response import too_many
 from turnwise.vocab import FinishReason, Settings, StopReason, ToolResult, Usage
 

@@ -14,9 +14,17 @@ from turn.test_verdicts import ATTENDED, HELD, answers, facts_of
 from turnwise.rules.advice import GO_ON_WITHOUT
 from turnwise.rules.limits import MaxWallTime
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.turn.approvals import Approval, OneAsk, digest_of
-from turnwise.turn.commands import Command, FinishTurn, PlannedCall, SendRequest, Wait
-from turnwise.turn.events import ResponseReceived, TurnStarted, WaitOver
+from turnwise.turn.config import Approval, OneAsk, digest_of
+from turnwise.turn.events import (
+    Command,
+    FinishTurn,
+    PlannedCall,
+    ResponseReceived,
+    SendRequest,
+    TurnStarted,
+    Wait,
+    WaitOver,
+)
 from turnwise.turn.machine import Turn
 from turnwise.turn.verdicts import CHANGED_SINCE, changed_since, left_asks
 from turnwise.vocab import FinishReason, Message, Response, StopReason

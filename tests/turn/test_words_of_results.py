@@ -11,17 +11,21 @@ from turn.test_verdicts import ATTENDED, HELD, QUESTION, answers
 from turnwise.rules.advice import DECIDE_YOURSELF, GO_ON_WITHOUT
 from turnwise.rules.permission_facts import ShellFacts
 from turnwise.rules.permissions import PermissionRule
-from turnwise.turn.approvals import Approval
-from turnwise.turn.commands import Command, RunHooks, RunScript, RunTools, ScriptFunction, ScriptResult
-from turnwise.turn.config import ToolOffer
+from turnwise.turn.config import Approval, ToolOffer
 from turnwise.turn.events import (
     CallsInspected,
+    Command,
     Event,
     HookOutcome,
     HooksRan,
     Interrupted,
     ResponseReceived,
+    RunHooks,
+    RunScript,
+    RunTools,
     ScriptCalled,
+    ScriptFunction,
+    ScriptResult,
     ToolsFinished,
     TurnStarted,
 )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.vocab import Lost, Mended, Repair
-from turnwise.wire.healing import (
+from turnwise.wire.json_fields import (
     MAX_MENDED_BYTES,
     MAX_MENDED_VALUES,
     breaks_strings,

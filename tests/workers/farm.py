@@ -29,7 +29,7 @@ import sys
 from pathlib import Path
 
 from turnwise import Agent, Budget, DepsFactory, Journal, MaxRequests, RetryPolicy, Subagents, tool
-from turnwise.agent.agent_groups import GROUP_OF
+from turnwise.agent.agent_options import GROUP_OF
 
 WORLD = Path(os.environ["WORLD"])
 

@@ -10,7 +10,7 @@ import pytest
 from turnwise import Journal
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import Approval, OneAsk
 from turnwise.vocab import ToolCall
 from turnwise.workers.ask_answers import answer
 from turnwise.workers.open_asks import AskedElsewhere

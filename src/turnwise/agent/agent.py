@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 import msgspec
 from typing_extensions import TypeVar
 
-from turnwise.agent.agent_groups import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions, check_plain
-from turnwise.agent.agent_options import check_names, check_values, checking_options
+from turnwise.agent.agent_options import (
+    EndpointOptions,
+    ObservationOptions,
+    RecoveryOptions,
+    SafetyOptions,
+    check_names,
+    check_plain,
+    check_values,
+    checking_options,
+)
 from turnwise.agent.agent_setup import AgentOptions, AgentSetup, over, set_up
 from turnwise.agent.budgets import Budget
 from turnwise.agent.children import MAX_DEPTH, AgentTool, Delegate
@@ -20,22 +28,26 @@ from turnwise.agent.deps import DepsFactory, DepsWanted
 from turnwise.agent.results import Output, RunResult, run_result
 from turnwise.agent.resume_lookup import check_endpoint, left_child, left_run, run_before
 from turnwise.agent.run_input import Instruction, Prompt, input_of, message_of, opened, title_of
-from turnwise.agent.run_options import (
+from turnwise.agent.run_setup import (
+    KeptOpen,
     ResumeOptions,
     RunOptions,
     TypedRunOptions,
     check_choice,
     check_options,
+    furnished,
+    open_transport,
+    priced,
+    reserved,
+    run_below,
     terms_of,
 )
-from turnwise.agent.run_setup import KeptOpen, furnished, open_transport, priced, reserved, run_below
 from turnwise.agent.runs import REMOVED, Run, RunControl, RunStream, interrupted
 from turnwise.agent.schemas import OutputType, checker_of, output_over
 from turnwise.agent.tools import BATCH_HINT, ToolLike
 from turnwise.base.clock import TimeOrderedIds
 from turnwise.base.threads import run_to_end
-from turnwise.endpoints.habits import Circuits
-from turnwise.endpoints.transport import Transport, WithFirstReply
+from turnwise.endpoints.transport import Circuits, Transport, WithFirstReply
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
 from turnwise.rules.history import check_input, open_calls
@@ -44,17 +56,15 @@ from turnwise.rules.permissions import Policy
 from turnwise.rules.reservations import least_of
 from turnwise.running.approvals import Approver
 from turnwise.running.children import Minder, as_child, idle_s_of
-from turnwise.running.grants import working_for
-from turnwise.running.run_context import RunAtHand
+from turnwise.running.run_context import RunAtHand, working_for
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import SETTLE_S, EndpointRecovery, Observation, RunnerMeans, StepPreparer
 from turnwise.running.tools import ChildOrder, Tool
 from turnwise.running.watcher_events import Feed
 from turnwise.running.working_call import ModelAnswer, ModelQuestion
-from turnwise.turn.approvals import OneAsk, listed
-from turnwise.turn.config import Effect, TurnConfig, TurnResult
+from turnwise.turn.config import Effect, OneAsk, TurnConfig, TurnResult, listed
 from turnwise.turn.events import TurnStarted
-from turnwise.turn.pending_calls import asked_ids, asks_of, listed_digests
+from turnwise.turn.programs import asked_ids, asks_of, listed_digests
 from turnwise.vocab import File, Message, StopReason, Text
 
 Deps = TypeVar("Deps", default=None)

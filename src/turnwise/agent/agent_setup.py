@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict, cast, get_args
 
 import msgspec
 
-from turnwise.agent.agent_groups import (
+from turnwise.agent.agent_options import (
     GROUPS,
     EndpointOptions,
     ObservationOptions,
@@ -52,8 +52,8 @@ from turnwise.running.runner_config import Safety, StepPreparer
 from turnwise.running.tools import Tool
 from turnwise.settings.catalogue import find_limits, limits_over
 from turnwise.telemetry.telemetry import Telemetry
-from turnwise.turn.commands import ScriptFunction
 from turnwise.turn.config import ALLOW_EFFECT, MAX_STEPS, Deadlines, Effect, ScriptLimits, ToolOffer, TurnConfig
+from turnwise.turn.events import ScriptFunction
 from turnwise.turn.programs import PROGRAM, TAKEN, functions_of, is_callable
 from turnwise.vocab import Settings, ToolSpec
 

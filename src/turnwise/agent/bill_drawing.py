@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from turnwise.agent.formatting import PURPOSES, cost_said, many
 from turnwise.errors import CallerError
 from turnwise.journal.ledger import OK, LedgerEntry, cost_of
-from turnwise.turn.commands import RECOVERY
+from turnwise.turn.events import RECOVERY
 from turnwise.vocab import NO_USAGE, Usage
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from turnwise.rules.reservations import (
     shown,
     unspent,
 )
-from turnwise.running.grants import variable_of_run
+from turnwise.running.run_context import variable_of_run
 from turnwise.vocab import StopReason
 
 if TYPE_CHECKING:

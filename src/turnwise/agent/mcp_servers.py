@@ -13,7 +13,7 @@ from turnwise.agent.tools import OneTool
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.extras import require_extras
 from turnwise.errors import CallerError
-from turnwise.rules.names import mcp_tool_name
+from turnwise.rules.arguments import mcp_tool_name
 from turnwise.rules.permission_paths import escape_pattern
 from turnwise.rules.permissions import PermissionRule
 from turnwise.running.run_context import context_at_hand

@@ -11,7 +11,7 @@ from typing import cast
 
 import msgspec
 
-from turnwise.agent.agent_groups import check_plain
+from turnwise.agent.agent_options import check_plain
 from turnwise.base.clock import Clock
 from turnwise.endpoints.endpoints import Endpoint, Secret, find_key
 from turnwise.errors import CallerError, MissingKey, UnknownModel
@@ -22,9 +22,8 @@ from turnwise.rules.provider_tool_costs import models_named, terms_asked
 from turnwise.running.runner_config import StepPreparer
 from turnwise.settings.catalogue import find_limits, limits_over
 from turnwise.settings.endpoint_rows import own_profiles
-from turnwise.turn.commands import PrepareStep
 from turnwise.turn.config import Effect, Fallback, TurnConfig
-from turnwise.turn.events import StepPrepared
+from turnwise.turn.events import PrepareStep, StepPrepared
 from turnwise.wire.generations import moves_text, tells_behind
 from turnwise.wire.profiles import MARK_WAYS, Profile, builtin_profiles
 

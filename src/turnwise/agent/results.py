@@ -14,11 +14,10 @@ from turnwise.errors import OutputMismatch
 from turnwise.journal.ledger import CacheMissed, CacheSums, Ledger, LedgerEntry, caches_of
 from turnwise.rules.pricing import Cost
 from turnwise.running.watcher_events import WatcherEvent
-from turnwise.turn.approvals import OneAsk
-from turnwise.turn.config import ChildReport, TurnResult
-from turnwise.turn.endings import NO_OUTPUT
+from turnwise.turn.config import ChildReport, OneAsk, TurnResult
 from turnwise.turn.machine import SessionSoFar
-from turnwise.turn.pending_calls import asks_of, with_asks
+from turnwise.turn.outcomes import NO_OUTPUT
+from turnwise.turn.programs import asks_of, with_asks
 from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Untold, Usage
 from turnwise.vocab.hidden_characters import shown, shown_answer
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from turnwise.agent.run_options import TypedRunOptions
+from turnwise.agent.run_setup import TypedRunOptions
 from turnwise.errors import CallerError, TurnRefused, TurnwiseError, UnreadableTurn
 from turnwise.journal.journal import Journal, Session, SessionRow, TurnRow, session_so_far
 from turnwise.journal.ledger import Ledger

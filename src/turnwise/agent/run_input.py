@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
-from turnwise.agent.agent_groups import OpeningSource
+from turnwise.agent.agent_options import OpeningSource
 from turnwise.agent.deps import name_of
 from turnwise.base.clock import Clock, Overdue
 from turnwise.base.exact_json import NotExact, exact_json

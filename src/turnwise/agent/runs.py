@@ -13,7 +13,7 @@ from typing import Any, Generic
 from turnwise.agent.results import Output, RunEvent, RunFinished, RunInterrupted, RunResult
 from turnwise.agent.run_input import message_of
 from turnwise.errors import CallerError
-from turnwise.running.grants import apart
+from turnwise.running.run_context import apart
 from turnwise.running.runner import InterruptKind, Runner
 from turnwise.running.watcher_events import Backlog, FrameSeen, TurnFinished
 from turnwise.vocab import File, Message, Text, TextDelta

@@ -9,7 +9,7 @@ from turnwise.agent.agent_setup import AgentSetup
 from turnwise.agent.children import Delegate
 from turnwise.agent.run_input import Instructions
 from turnwise.errors import CallerError, ToolFault
-from turnwise.rules.names import mcp_tool_name
+from turnwise.rules.arguments import mcp_tool_name
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import judge_permission
 from turnwise.running.tools import ChildOrder

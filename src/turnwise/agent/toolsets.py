@@ -21,11 +21,11 @@ from turnwise.base.clock import Clock, Overdue, Watchdog
 from turnwise.errors import BadTool, CallerError, TurnwiseError
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule
-from turnwise.running.grants import Inspector
+from turnwise.running.run_context import Inspector
 from turnwise.running.tools import CallJudging, Tool
 from turnwise.running.watcher_events import ToolsetNoted, Watch
-from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import Effect
+from turnwise.turn.events import PlannedCall
 from turnwise.vocab import ToolSpec
 
 GLOB = frozenset("*?[")

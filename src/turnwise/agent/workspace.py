@@ -10,7 +10,7 @@ import msgspec
 from turnwise.agent.tools import OneTool
 from turnwise.base.clock import Clock
 from turnwise.base.extras import require_extras
-from turnwise.running.grants import turn_at_work
+from turnwise.running.run_context import turn_at_work
 from turnwise.running.tools import CallJudging
 from turnwise.settings.permission_files import policy_of
 from turnwise.settings.settings import read_layers

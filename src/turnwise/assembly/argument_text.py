@@ -15,8 +15,7 @@ from typing import cast
 
 import msgspec
 
-from turnwise.assembly.heal import byte_length
-from turnwise.assembly.json_text import Complete, Invalid, JsonScanner, Truncated, classify
+from turnwise.assembly.json_text import Complete, Invalid, JsonScanner, Truncated, byte_length, classify
 from turnwise.vocab import TWO_READINGS, ArgumentsState
 from turnwise.vocab.schema_bounds import MAX_VALUES, has_too_many_values
 

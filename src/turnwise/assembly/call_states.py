@@ -6,8 +6,7 @@ from heapq import heappop, heappush
 import msgspec
 
 from turnwise.assembly.argument_text import SettledArguments, same_value, says_nothing
-from turnwise.assembly.blocks import BlockKind, OpenBlock
-from turnwise.assembly.tool_calls import CallTable, OpenCall
+from turnwise.assembly.tool_calls import BlockKind, CallTable, OpenBlock, OpenCall
 from turnwise.vocab import TOO_LONG, ArgumentsState, FinishReason, Frame, Lost, PartDone, ToolCall, ToolCallDelta
 
 # What of a response may not have arrived (promise assembly:lost-piece).

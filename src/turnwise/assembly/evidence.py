@@ -13,7 +13,7 @@ from typing import cast
 
 import msgspec
 
-from turnwise.wire.healing import read_values
+from turnwise.wire.json_fields import read_values
 from turnwise.wire.sse import BOM
 
 EXAMPLE_BYTES = 2_048

@@ -11,7 +11,6 @@ from typing import ClassVar, cast
 import msgspec
 
 from turnwise.assembly.argument_text import ArgumentText, says_nothing
-from turnwise.assembly.blocks import TEXT_KINDS, BlockKind, CallAtHand, OpenBlock, ResponseSize, WrittenCalls, size_of
 from turnwise.assembly.call_states import (
     ENDED_BY_ITSELF,
     GRAVITY,
@@ -21,7 +20,7 @@ from turnwise.assembly.call_states import (
     is_closed,
     repeated_calls,
 )
-from turnwise.assembly.heal import (
+from turnwise.assembly.json_text import (
     byte_length,
     join_halves,
     lost_halves,
@@ -29,7 +28,18 @@ from turnwise.assembly.heal import (
     size_if_whole,
     whole_characters,
 )
-from turnwise.assembly.tool_calls import CallTable, OpenCall, all_repairs
+from turnwise.assembly.tool_calls import (
+    TEXT_KINDS,
+    BlockKind,
+    CallAtHand,
+    CallTable,
+    OpenBlock,
+    OpenCall,
+    ResponseSize,
+    WrittenCalls,
+    all_repairs,
+    size_of,
+)
 from turnwise.vocab import (
     LONG_ARGUMENTS,
     ArgumentsState,

@@ -20,17 +20,16 @@ from turnwise.coding_agent.permissions import rule_said
 from turnwise.coding_agent.text import visible, visible_line
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, session_so_far
+from turnwise.rules.arguments import server_of
 from turnwise.rules.history import waiting_calls
-from turnwise.rules.names import server_of
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
 from turnwise.running.approvals import Asking
-from turnwise.running.grants import Inspector, judged_paths
+from turnwise.running.run_context import Inspector, judged_paths
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.previews import whole_preview, would_fail
-from turnwise.turn.approvals import MARK_LENGTH, Approval, OneAsk, digest_of, mark_of
-from turnwise.turn.commands import PlannedCall
-from turnwise.turn.config import ToolOffer
+from turnwise.turn.config import MARK_LENGTH, Approval, OneAsk, ToolOffer, digest_of, mark_of
+from turnwise.turn.events import PlannedCall
 from turnwise.vocab import ToolCall
 from turnwise.wire.json_fields import UNREADABLE
 

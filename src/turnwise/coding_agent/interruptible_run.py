@@ -14,9 +14,9 @@ from turnwise.rules.advice import for_people
 from turnwise.rules.answer_room import read_local_answer, results_said
 from turnwise.rules.permissions import Policy, judge_permission
 from turnwise.running.watcher_events import ChildSeen, ToolFinished, ToolStarted, WatcherEvent
-from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import TurnResult
-from turnwise.turn.endings import ENDED, HAD_ARRIVED, SAY_NOTHING
+from turnwise.turn.events import PlannedCall
+from turnwise.turn.outcomes import ENDED, HAD_ARRIVED, SAY_NOTHING
 from turnwise.vocab import StopReason, ToolCall
 
 WRITERS = frozenset({"write", "edit", "apply_patch"})  # one that failed has changed nothing

@@ -19,9 +19,8 @@ from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, SessionRow
 from turnwise.running.resumption import STUCK, LeftTurn, left_turn
 from turnwise.settings.options import RunSettings
-from turnwise.turn.approvals import OneAsk, ResumeTerms
-from turnwise.turn.commands import Ask, RunScript, RunTools, SendRequest
-from turnwise.turn.config import TurnConfig
+from turnwise.turn.config import OneAsk, ResumeTerms, TurnConfig
+from turnwise.turn.events import Ask, RunScript, RunTools, SendRequest
 from turnwise.vocab import ToolCall
 from turnwise.vocab.file_names import given_name, unmarked
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from turnwise.agent.models import read_model
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session
+from turnwise.rules.arguments import mcp_rule
 from turnwise.rules.limits import AnyOf, Limit
-from turnwise.rules.names import mcp_rule
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permission_paths import escape_pattern
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules
@@ -22,8 +22,7 @@ from turnwise.settings.catalogue import find_limits, limits_over
 from turnwise.settings.options import RunSettings, beside, limits_in, settings_in, settings_over
 from turnwise.settings.permission_files import parse_rule, policy_of
 from turnwise.settings.settings import Layer
-from turnwise.turn.approvals import settled
-from turnwise.turn.config import Effect, TurnConfig
+from turnwise.turn.config import Effect, TurnConfig, settled
 from turnwise.turn.events import Asked, CallsInspected, Event, TurnStarted
 from turnwise.vocab import Settings
 

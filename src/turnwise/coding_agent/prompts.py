@@ -18,10 +18,10 @@ from turnwise.errors import CallerError, ToolFault
 from turnwise.rules.limits import BYTES_A_TOKEN
 from turnwise.rules.permissions import Policy, judge_permission
 from turnwise.rules.prompt_room import ModelLimits
-from turnwise.running.grants import Inspector
+from turnwise.running.run_context import Inspector
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.read_tool import ReadArguments, left_out, read
-from turnwise.turn.commands import PlannedCall
+from turnwise.turn.events import PlannedCall
 from turnwise.vocab import File, Text, ToolCall
 from turnwise.vocab.file_names import given_name
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from turnwise.agent.agent_groups import OpeningSource
+from turnwise.agent.agent_options import OpeningSource
 from turnwise.base.clock import Clock
 from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.base.whole_files import in_place_of
@@ -27,7 +27,7 @@ from turnwise.running.approvals import Approver, Asking, put
 from turnwise.tools.workspace.changes import FileChanges
 from turnwise.tools.workspace.read_tool import NAME, begin_telling
 from turnwise.tools.workspace.shell import Shell
-from turnwise.turn.approvals import OneAsk
+from turnwise.turn.config import OneAsk
 from turnwise.vocab import Message, Text, ToolCall, ToolResult, notes_of
 from turnwise.vocab.hidden_characters import visible_line
 

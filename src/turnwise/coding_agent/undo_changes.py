@@ -13,7 +13,7 @@ from turnwise.coding_agent.text import shortened, style, visible, visible_line
 from turnwise.coding_agent.workplace import changes_folder, recovered_changes
 from turnwise.errors import CallerError, ToolFault
 from turnwise.journal.journal import Journal, Session, TurnRow
-from turnwise.journal.records import ToolsStarted
+from turnwise.journal.turn_writer import ToolsStarted
 from turnwise.tools.workspace.changes import FileChanges, Undoing, Undone, UndoOutcome
 from turnwise.tools.workspace.previews import CHANGING, diff_of, shortly
 from turnwise.turn.events import Interrupted, ResponseReceived, ScriptCalled, ToolEnded, ToolsFinished

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from turnwise.agent.agent import Agent
-from turnwise.agent.agent_groups import OpeningSource
+from turnwise.agent.agent_options import OpeningSource
 from turnwise.agent.agent_setup import ASK_USER, check_tools_of_rules
 from turnwise.agent.children import MAX_DEPTH, Subagents
 from turnwise.agent.models import read_model
-from turnwise.agent.run_options import groups_of
+from turnwise.agent.run_setup import groups_of
 from turnwise.agent.tools import BATCH_HINT
 from turnwise.base.clock import Clock
 from turnwise.base.extras import require_extras
@@ -51,8 +51,8 @@ from turnwise.journal.journal import Journal, Session
 from turnwise.journal.prices import Prices, prices_of_layers
 from turnwise.rules.limits import Limit, MaxSteps
 from turnwise.rules.permissions import PermissionRule, Policy
-from turnwise.running.grants import Inspector
 from turnwise.running.hooks import Hook
+from turnwise.running.run_context import Inspector
 from turnwise.running.tools import Tool
 from turnwise.settings.settings import Layer, RunSettings, read_layers, state_folder
 from turnwise.telemetry.telemetry import telemetry_of

@@ -15,15 +15,13 @@ from turnwise.assembly.response_reading import ResponseReader, StreamReader, rea
 from turnwise.base.clock import Clock, Overdue, Timer, Watchdog, wait_for_task
 from turnwise.base.threads import LONG_BYTES, beside_loop
 from turnwise.endpoints.endpoints import Endpoint
-from turnwise.endpoints.habits import EndHabits, UnmarkedEnd
 from turnwise.endpoints.key_hiding import WordsHider, hide_in, hide_in_frames, hide_in_response
-from turnwise.endpoints.transport import HttpReply, HttpRequest, Pump, Transport, naming_proxy
+from turnwise.endpoints.transport import EndHabits, HttpReply, HttpRequest, Pump, Transport, UnmarkedEnd, naming_proxy
 from turnwise.errors import ProviderFault
-from turnwise.rules.truncation import is_unmarked
+from turnwise.rules.recovery import is_unmarked
 from turnwise.turn.attempt import DROPPED
-from turnwise.turn.commands import SendRequest
-from turnwise.turn.endings import TURNS_TIME
-from turnwise.turn.events import RequestFailed, ResponseReceived
+from turnwise.turn.events import RequestFailed, ResponseReceived, SendRequest
+from turnwise.turn.outcomes import TURNS_TIME
 from turnwise.vocab import Fault, FaultKind, Frame, Mended, Repair, Response
 from turnwise.wire.family import where_asked
 from turnwise.wire.faults import date_s

@@ -38,7 +38,7 @@ from turnwise.relay.client_exchange import RelayEnd
 from turnwise.settings.settings import durability_of, read_layers
 from turnwise.telemetry.names import LearnFacts, SpanFacts
 from turnwise.telemetry.telemetry import Telemetry, telemetry_of
-from turnwise.turn.commands import Purpose
+from turnwise.turn.events import Purpose
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Usage
 from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
 from turnwise.wire.openai_chat.endings import counted

@@ -19,8 +19,7 @@ from turnwise.base.clock import Clock, sleep
 from turnwise.base.threads import beside_loop
 from turnwise.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.endpoints.exchange import Exchange
-from turnwise.endpoints.habits import EndHabits
-from turnwise.endpoints.transport import ChangedReply, HttpReply, HttpRequest, Transport
+from turnwise.endpoints.transport import ChangedReply, EndHabits, HttpReply, HttpRequest, Transport
 from turnwise.gateway.accounts import Account
 from turnwise.gateway.client_bounds import OpenAnswer
 from turnwise.gateway.doors import Outlet, PieceWriter
@@ -28,10 +27,9 @@ from turnwise.journal.turn_writer import received_of
 from turnwise.relay.client_exchange import BoundThinking, Relay, RelayEnd, Send
 from turnwise.relay.event_reader import ArrayAnswer, EventReader
 from turnwise.rules.provider_tool_costs import terms_asked
-from turnwise.running.send_request import asks_hour
-from turnwise.turn.commands import Purpose, SendRequest, SoughtCalls
+from turnwise.running.runner_config import asks_hour
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import ResponseReceived
+from turnwise.turn.events import Purpose, ResponseReceived, SendRequest, SoughtCalls
 from turnwise.vocab import Fault, FaultKind, Repair, Response, ServerLesson
 from turnwise.wire.family import family
 from turnwise.wire.profiles import Limits

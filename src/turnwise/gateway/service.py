@@ -19,9 +19,8 @@ from turnwise.base.clock import Clock, Overdue, SystemClock, Watchdog
 from turnwise.base.threads import beside_loop
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request, find_key
-from turnwise.endpoints.habits import EndHabits
 from turnwise.endpoints.local_servers import ask_for_models
-from turnwise.endpoints.transport import Transport, read_bounded
+from turnwise.endpoints.transport import EndHabits, Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
 from turnwise.gateway.client_bounds import LONG_ANSWER_BYTES, OpenAnswer, OpenAnswers, give_memory_back

@@ -40,14 +40,6 @@ from turnwise.journal.owners import (
     presume_gone,
     said_to_run,
 )
-from turnwise.journal.records import (
-    KINDS,
-    JournalEntry,
-    begun_calls,
-    decode_record,
-    encode_record,
-    events_of,
-)
 from turnwise.journal.session_rows import (
     HAS_PART,
     NO_LABELS,
@@ -65,7 +57,15 @@ from turnwise.journal.session_rows import (
     shown_id,
 )
 from turnwise.journal.stores import JournalConnection, JournalStore, T, Values, beside
-from turnwise.journal.turn_writer import TurnJournal
+from turnwise.journal.turn_writer import (
+    KINDS,
+    JournalEntry,
+    TurnJournal,
+    begun_calls,
+    decode_record,
+    encode_record,
+    events_of,
+)
 from turnwise.settings.options import Durability, check_durability
 from turnwise.settings.settings import state_folder
 from turnwise.turn.events import Event, TurnStarted

@@ -30,7 +30,7 @@ from turnwise.rules.pricing import (
 )
 from turnwise.rules.prompt_room import message_bytes
 from turnwise.rules.provider_tool_costs import billed_apart
-from turnwise.turn.commands import Purpose, SendRequest
+from turnwise.turn.events import Purpose, SendRequest
 from turnwise.vocab import Fault, FinishReason, Request, Response, ToolCall, Untold, Usage, messages_in_common
 from turnwise.wire.family import HttpCall
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from turnwise.base.activity import Activity
-from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
+from turnwise.turn.config import Approval, AskOrigin, OneAsk
 
 WORKER = "worker@"  # begins the name of an owner whose lease decides
 ENDED = frozenset("ZXx")  # states of a process that has ended (proc(5))

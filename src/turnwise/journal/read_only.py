@@ -37,7 +37,7 @@ from turnwise.journal.file import (
     raise_explained,
     refuse_misplaced,
 )
-from turnwise.journal.records import decode_record
+from turnwise.journal.turn_writer import decode_record
 from turnwise.settings.options import Durability
 from turnwise.turn.config import TurnConfig
 from turnwise.turn.events import TurnStarted

@@ -24,27 +24,25 @@ from turnwise.relay.stops import StopCutter, VisibleText, cut_at_stop
 from turnwise.rules.history import PRINT_BYTES
 from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.recovery import (
+    NEARLY_PERCENT,
     Continuing,
+    Cut,
     Means,
     Settled,
+    as_ended,
     as_far_as_it_came,
     begin,
     continue_request,
+    fills_half,
+    find_cut,
     give_up,
+    has_end_mark,
+    limit_hit,
     mark_cut,
+    spent_tokens,
     take_reply,
 )
 from turnwise.rules.retries import MOST_LESSONS, RetryPolicy, WaitThenRetry, is_worth_a_retry, judge_retry
-from turnwise.rules.truncation import (
-    NEARLY_PERCENT,
-    Cut,
-    as_ended,
-    fills_half,
-    find_cut,
-    has_end_mark,
-    limit_hit,
-    spent_tokens,
-)
 from turnwise.vocab import (
     TWO_READINGS,
     Fault,

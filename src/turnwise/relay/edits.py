@@ -12,8 +12,8 @@ from turnwise.relay.client_request import ClientRequest
 from turnwise.relay.dialects import fit_fields, fit_functions, fit_tools, heal_messages
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, told_adapted
 from turnwise.rules.continuation import hold_back
+from turnwise.rules.recovery import Cut
 from turnwise.rules.schema import is_whole_json
-from turnwise.rules.truncation import Cut
 from turnwise.vocab import (
     ArgumentsState,
     Fault,

@@ -7,27 +7,33 @@ from typing import Literal, assert_never
 import msgspec
 
 from turnwise.endpoints.endpoints import BodyHash
-from turnwise.endpoints.habits import CacheRefusals, Refused, narrowed_by
+from turnwise.endpoints.transport import CacheRefusals, Refused, narrowed_by
 from turnwise.journal.journal import JournalEntry
-from turnwise.journal.records import KINDS, AskAnswered, RequestSent, ScriptBegan, ToolsStarted
+from turnwise.journal.turn_writer import KINDS, AskAnswered, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.replay.session_file import RecordedSession, RecordedTurn
 from turnwise.settings.endpoint_rows import known_profiles
-from turnwise.turn.commands import (
+from turnwise.turn.config import TurnConfig
+from turnwise.turn.events import (
     Ask,
     CheckOutput,
     Command,
+    Event,
     FinishTurn,
     InspectCalls,
+    MessageArrived,
     PrepareStep,
     Purpose,
+    RequestFailed,
+    RulesAdded,
     RunHooks,
     RunScript,
     RunTools,
     SendRequest,
+    ToolEnded,
+    ToolsFinished,
+    TurnStarted,
     Wait,
 )
-from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import Event, MessageArrived, RequestFailed, RulesAdded, ToolEnded, ToolsFinished, TurnStarted
 from turnwise.turn.history import Carried
 from turnwise.turn.machine import SessionFold, Turn
 from turnwise.turn.request_plan import asked_of_cache

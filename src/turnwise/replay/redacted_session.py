@@ -11,18 +11,26 @@ from typing import TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 
-from turnwise.endpoints.habits import CacheRefusals
 from turnwise.endpoints.key_hiding import SHORTEST_KEY, is_sought_in_words
+from turnwise.endpoints.transport import CacheRefusals
 from turnwise.errors import CallerError
 from turnwise.journal.journal import JournalEntry
-from turnwise.journal.records import JournalRecord, RequestSent
+from turnwise.journal.turn_writer import JournalRecord, RequestSent
 from turnwise.replay.playback import TurnPlayer, said_of
 from turnwise.replay.secret_finder import SecretFinder, StandIns, can_be_replaced
 from turnwise.replay.session_file import RecordedSession, RecordedTurn, all_sessions
 from turnwise.settings.endpoint_rows import known_profiles
 from turnwise.tools.sandbox import is_secret
-from turnwise.turn.commands import Ask, Command, FinishTurn, RunTools, SendRequest
-from turnwise.turn.events import RequestFailed, ResponseReceived, TurnStarted
+from turnwise.turn.events import (
+    Ask,
+    Command,
+    FinishTurn,
+    RequestFailed,
+    ResponseReceived,
+    RunTools,
+    SendRequest,
+    TurnStarted,
+)
 from turnwise.turn.machine import SessionFold
 from turnwise.vocab import Message, Response, Text, ToolCall
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnwise.endpoints.habits import CacheRefusals
+from turnwise.endpoints.transport import CacheRefusals
 from turnwise.errors import UnreadableTurn
 from turnwise.journal.journal import JournalEntry, TurnRow, WrittenPlace, WrittenRecord
-from turnwise.journal.records import AskAnswered, RequestSent, ScriptBegan, ToolsStarted, decode_record
+from turnwise.journal.turn_writer import AskAnswered, RequestSent, ScriptBegan, ToolsStarted, decode_record
 from turnwise.replay.playback import Played, SessionPlayer, TurnPlayer, step_of
 from turnwise.replay.session_file import RecordedSession, RecordedTurn
 from turnwise.running.watcher_events import (
@@ -25,20 +25,26 @@ from turnwise.running.watcher_events import (
     TurnFinished,
     WatcherEvent,
 )
-from turnwise.turn.approvals import Approval, OneAsk, settled
 from turnwise.turn.attempt import LOST_PIECE
-from turnwise.turn.commands import Ask, Command, FinishTurn, RunScript, RunTools, SendRequest, Wait
+from turnwise.turn.config import Approval, OneAsk, settled
 from turnwise.turn.events import (
+    Ask,
     Asked,
+    Command,
     Event,
+    FinishTurn,
     Interrupted,
     MessageArrived,
     RequestFailed,
     ResponseReceived,
+    RunScript,
+    RunTools,
     ScriptCalled,
     ScriptFinished,
+    SendRequest,
     ToolEnded,
     ToolsFinished,
+    Wait,
 )
 from turnwise.turn.machine import SessionFold
 from turnwise.vocab import (

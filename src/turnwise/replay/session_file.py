@@ -17,7 +17,7 @@ from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.base.whole_files import in_place_of
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, JournalEntry, Session, SessionRow, TurnRow
-from turnwise.journal.records import JournalRecord, events_of, with_traits
+from turnwise.journal.turn_writer import JournalRecord, events_of, with_traits
 from turnwise.turn.events import Event
 
 # A session as it was recorded: its turns with all that was written about them, and the sessions of its sub-agents.

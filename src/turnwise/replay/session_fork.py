@@ -4,15 +4,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from turnwise.endpoints.habits import CacheRefusals
+from turnwise.endpoints.transport import CacheRefusals
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session
-from turnwise.journal.records import JournalRecord
+from turnwise.journal.turn_writer import JournalRecord
 from turnwise.replay.playback import TurnPlayer, step_of
 from turnwise.replay.session_file import RecordedTurn
-from turnwise.turn.commands import FinishTurn
 from turnwise.turn.config import TurnResult
-from turnwise.turn.events import Interrupted
+from turnwise.turn.events import FinishTurn, Interrupted
 from turnwise.turn.history import Carried
 from turnwise.turn.machine import SessionFold
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from turnwise.rules.names import mcp_rule, server_of
+from turnwise.rules.arguments import mcp_rule, server_of
 from turnwise.rules.permission_facts import CallFacts, PathFact
 from turnwise.rules.permission_paths import escape_pattern
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission, naming_rules

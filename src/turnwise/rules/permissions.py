@@ -19,7 +19,7 @@ import msgspec
 
 from turnwise.errors import CallerError
 from turnwise.rules.advice import GO_ON_WITHOUT_TOOL, allowed_by
-from turnwise.rules.names import MCP_WORD, server_of
+from turnwise.rules.arguments import MCP_WORD, server_of
 from turnwise.rules.permission_commands import Match, destroys, matches_narrowly, matches_widely
 from turnwise.rules.permission_facts import (
     RESERVED,

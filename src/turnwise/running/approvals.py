@@ -14,9 +14,8 @@ from turnwise.base.clock import Clock, Timer, wait_for_task
 from turnwise.base.threads import in_thread, is_async
 from turnwise.journal.turn_writer import LoopPen, TurnJournal
 from turnwise.running.tool_output import journalable, words_of
-from turnwise.turn.approvals import Approval, AskOrigin, OneAsk, holds, settled
-from turnwise.turn.commands import Ask
-from turnwise.turn.events import Asked
+from turnwise.turn.config import Approval, AskOrigin, OneAsk, holds, settled
+from turnwise.turn.events import Ask, Asked
 
 SETTLE_S = 0.5
 BEHIND_S = (

@@ -30,8 +30,7 @@ from turnwise.running.watcher_events import (
     Watch,
     WatcherEvent,
 )
-from turnwise.turn.approvals import Approval
-from turnwise.turn.config import ChildReport, Deadlines, TurnConfig, TurnResult
+from turnwise.turn.config import Approval, ChildReport, Deadlines, TurnConfig, TurnResult
 from turnwise.vocab import NO_USAGE, StopReason, Usage
 from turnwise.wire.profiles import Profile
 

@@ -21,9 +21,8 @@ from turnwise.base.threads import in_thread, is_async
 from turnwise.errors import CallerError
 from turnwise.running.run_context import RunAtHand, RunContext, context_of, wants_context
 from turnwise.running.tool_output import journalable, result_of, words_of
-from turnwise.turn.commands import PlannedCall, Purpose, RunHooks
 from turnwise.turn.config import Deadlines, HookPoint, TurnResult
-from turnwise.turn.events import HookOutcome
+from turnwise.turn.events import HookOutcome, PlannedCall, Purpose, RunHooks
 from turnwise.vocab import Message, ToolResult, text_of
 
 # How turnwise calls the user's own functions, plain or async, within a time.

@@ -9,19 +9,30 @@ import msgspec
 from turnwise.base.clock import Clock
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
-from turnwise.journal.records import AskAnswered, JournalEntry, RequestSent, ScriptBegan, ToolsStarted
+from turnwise.journal.turn_writer import AskAnswered, JournalEntry, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.rules.history import error_result
 from turnwise.rules.permissions import PermissionRule
 from turnwise.running.run_context import RunAtHand, context_of, giving
 from turnwise.running.tool_output import cut_middle
 from turnwise.running.tools import OutcomeUnknown, Tool, ask_probe
-from turnwise.turn.approvals import Approval, OneAsk, ResumeTerms
-from turnwise.turn.commands import Ask, Command, PlannedCall, RunScript, RunTools, ScriptResult
-from turnwise.turn.config import TurnConfig
-from turnwise.turn.endings import UNKNOWN_OUTCOME, is_unknown
-from turnwise.turn.events import Event, MessageArrived, RulesAdded, ScriptCalled, ToolEnded, TurnStarted
+from turnwise.turn.config import Approval, OneAsk, ResumeTerms, TurnConfig
+from turnwise.turn.events import (
+    Ask,
+    Command,
+    Event,
+    MessageArrived,
+    PlannedCall,
+    RulesAdded,
+    RunScript,
+    RunTools,
+    ScriptCalled,
+    ScriptResult,
+    ToolEnded,
+    TurnStarted,
+)
 from turnwise.turn.history import Carried
 from turnwise.turn.machine import Turn
+from turnwise.turn.outcomes import UNKNOWN_OUTCOME, is_unknown
 from turnwise.vocab import Fault, FaultKind, Message, ToolCall, ToolResult
 
 LOST_REQUEST = Fault(

@@ -11,19 +11,25 @@ from typing import Literal, assert_never
 import msgspec
 
 from turnwise.base.clock import Clock, Timer, sleep
-from turnwise.endpoints.habits import Circuits
+from turnwise.endpoints.transport import Circuits
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.ledger import Ledger
-from turnwise.journal.records import AskAnswered, JournalRecord, ScriptBegan, ToolsStarted
-from turnwise.journal.turn_writer import Bookkeeper, LoopPen, TurnJournal
+from turnwise.journal.turn_writer import (
+    AskAnswered,
+    Bookkeeper,
+    JournalRecord,
+    LoopPen,
+    ScriptBegan,
+    ToolsStarted,
+    TurnJournal,
+)
 from turnwise.rules.history import open_calls
 from turnwise.rules.limits import Limit, kept_s, wall_time_s
 from turnwise.running.approvals import ask, given_in_time
-from turnwise.running.grants import find_changed, find_facts
 from turnwise.running.resumption import LOST_REQUEST, STUCK, LeftTurn, begun_below, results_of_left
-from turnwise.running.runner_config import EndpointRecovery, RunnerMeans, around_of
+from turnwise.running.run_context import find_changed, find_facts
+from turnwise.running.runner_config import EndpointRecovery, RunnerMeans, Sender, around_of
 from turnwise.running.scripts import Scripts
-from turnwise.running.send_request import Sender
 from turnwise.running.tools import ToolRun
 from turnwise.running.watcher_events import (
     CallAnswered,
@@ -34,43 +40,40 @@ from turnwise.running.watcher_events import (
     Watchers,
     gives_up,
 )
-from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
-from turnwise.turn.commands import (
+from turnwise.turn.config import Approval, AskOrigin, ChildReport, OneAsk, TurnConfig, TurnResult
+from turnwise.turn.events import (
     Ask,
+    Asked,
     CheckOutput,
     Command,
-    FinishTurn,
-    InspectCalls,
-    PlannedCall,
-    PrepareStep,
-    RunHooks,
-    RunScript,
-    RunTools,
-    SendRequest,
-    Wait,
-)
-from turnwise.turn.config import ChildReport, TurnConfig, TurnResult
-from turnwise.turn.endings import is_unknown, unrecorded
-from turnwise.turn.events import (
-    Asked,
     Event,
+    FinishTurn,
     HooksRan,
+    InspectCalls,
     Interrupted,
     MessageArrived,
     OutputChecked,
+    PlannedCall,
+    PrepareStep,
     RequestFailed,
     ResponseReceived,
     RulesAdded,
+    RunHooks,
+    RunScript,
+    RunTools,
     ScriptCalled,
     ScriptFinished,
+    SendRequest,
     StepPrepared,
     ToolEnded,
     ToolsFinished,
     TurnStarted,
+    Wait,
     WaitOver,
 )
 from turnwise.turn.history import Carried
 from turnwise.turn.machine import Turn
+from turnwise.turn.outcomes import is_unknown, unrecorded
 from turnwise.vocab import Message, StopReason, ToolCall, ToolResult
 
 # The time of one turn: its limit, and what must end earlier so that the answer has its reserved time.

@@ -22,9 +22,8 @@ from turnwise.base.clock import Clock, sleep, wait_for_task
 from turnwise.running.resumption import ProgramSoFar, call_said, unknown_said
 from turnwise.running.script_values import awaited_calls, json_problem, line_at, normal_lines, shown
 from turnwise.running.tool_output import cut_middle, journalable
-from turnwise.turn.commands import RunScript, ScriptFunction, ScriptResult
-from turnwise.turn.endings import TURNS_TIME, UNKNOWN_OUTCOME
-from turnwise.turn.events import ScriptCalled, ScriptFinished
+from turnwise.turn.events import RunScript, ScriptCalled, ScriptFinished, ScriptFunction, ScriptResult
+from turnwise.turn.outcomes import TURNS_TIME, UNKNOWN_OUTCOME
 from turnwise.turn.programs import PRELUDE, counted
 from turnwise.vocab import ToolCall
 

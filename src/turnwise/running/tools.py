@@ -21,8 +21,15 @@ from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import PermissionRule
 from turnwise.rules.reservations import Place
 from turnwise.running.approvals import Approver
-from turnwise.running.grants import CallTerms, Inspector, judged_paths, judged_programs
-from turnwise.running.run_context import RunAtHand, context_of, giving
+from turnwise.running.run_context import (
+    CallTerms,
+    Inspector,
+    RunAtHand,
+    context_of,
+    giving,
+    judged_paths,
+    judged_programs,
+)
 from turnwise.running.tool_output import error_result, failure_of, result_of
 from turnwise.running.watcher_events import Observe, Watch, WatcherEvent
 from turnwise.running.working_call import (
@@ -36,10 +43,9 @@ from turnwise.running.working_call import (
     telling,
     tells_of,
 )
-from turnwise.turn.approvals import ResumeTerms
-from turnwise.turn.commands import PlannedCall
-from turnwise.turn.config import ChildReport, ToolOffer, TurnResult
-from turnwise.turn.endings import NO_TIME, TURNS_TIME
+from turnwise.turn.config import ChildReport, ResumeTerms, ToolOffer, TurnResult
+from turnwise.turn.events import PlannedCall
+from turnwise.turn.outcomes import NO_TIME, TURNS_TIME
 from turnwise.vocab import ToolCall, ToolResult
 
 # How a tool's probe is asked what became of a call whose process has died.

@@ -14,11 +14,18 @@ from turnwise.base.clock import Clock
 from turnwise.errors import JournalFailed
 from turnwise.journal.ledger import CacheMissed, Ledger
 from turnwise.journal.turn_writer import LoopPen
-from turnwise.turn.approvals import Approval
 from turnwise.turn.attempt import LOST_PIECE
-from turnwise.turn.commands import Command, Purpose, RunScript, SendRequest, Wait
-from turnwise.turn.config import TurnConfig, TurnResult
-from turnwise.turn.events import RequestFailed, ResponseReceived, ScriptFinished
+from turnwise.turn.config import Approval, TurnConfig, TurnResult
+from turnwise.turn.events import (
+    Command,
+    Purpose,
+    RequestFailed,
+    ResponseReceived,
+    RunScript,
+    ScriptFinished,
+    SendRequest,
+    Wait,
+)
 from turnwise.turn.machine import Turn
 from turnwise.vocab import Fault, Frame, Message, Response, Text, ToolCall, ToolResult
 

@@ -16,10 +16,9 @@ from turnwise.base.clock import Clock, Timer
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules.limits import Limit, Spent, most_usd
 from turnwise.rules.reservations import Place, share_of
-from turnwise.running.grants import variable_of_run
+from turnwise.running.run_context import variable_of_run
 from turnwise.running.watcher_events import ToolProgress, Watch, WatcherEvent
-from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.config import ChildReport
+from turnwise.turn.config import Approval, ChildReport, OneAsk
 from turnwise.vocab import File, Text, ToolCall
 
 # Answers of the run's own model to questions of a tool's call: bounded for each call, and paid from the call's share.

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from turnwise.base.programs import ProgramSearch
 from turnwise.base.unasked_files import LeftOut, read_of_user, read_unasked
 from turnwise.errors import CallerError
-from turnwise.rules.names import MAX_SERVER, is_server_name
+from turnwise.rules.arguments import MAX_SERVER, is_server_name
 from turnwise.settings.settings import MCP_FILE, MCP_TABLE, Layer, is_table, project_folders
 from turnwise.turn.config import Effect
 from turnwise.vocab.file_names import shown_name

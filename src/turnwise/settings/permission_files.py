@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from turnwise.errors import CallerError
-from turnwise.rules.names import mcp_pattern
+from turnwise.rules.arguments import mcp_pattern
 from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, plain_command, plain_rule
 from turnwise.settings.settings import Layer, SettingsSource, is_table
 from turnwise.turn.config import Effect

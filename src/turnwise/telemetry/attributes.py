@@ -12,8 +12,8 @@ from turnwise.journal.ledger import Ledger, LedgerEntry
 from turnwise.rules.answer_room import FAILED
 from turnwise.running.watcher_events import ObservedTurn
 from turnwise.telemetry import names
-from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import TurnResult
+from turnwise.turn.events import SendRequest
 from turnwise.vocab import (
     Fault,
     File,

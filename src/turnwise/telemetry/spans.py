@@ -58,8 +58,8 @@ from turnwise.telemetry.names import (
     LearnFacts,
     SpanFacts,
 )
-from turnwise.turn.commands import RECOVERY, SendRequest
 from turnwise.turn.config import TurnResult
+from turnwise.turn.events import RECOVERY, SendRequest
 from turnwise.vocab import Fault, Response, ToolCall, ToolResult, Usage
 
 # The tracer and the histograms that all turns of one `Telemetry` share.

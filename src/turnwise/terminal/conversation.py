@@ -11,7 +11,7 @@ from pathlib import Path
 from turnwise._version import __version__
 from turnwise.agent.formatting import many
 from turnwise.agent.resume_lookup import is_left
-from turnwise.agent.run_options import RunOptions
+from turnwise.agent.run_setup import RunOptions
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.asked_calls import dropped_line, is_attended, pending_of

@@ -22,8 +22,7 @@ from turnwise.terminal.command_options import json_option, options_of_limits
 from turnwise.terminal.failures import FAILED, Failure, as_one_line, complain
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
-from turnwise.turn.approvals import Approval, OneAsk
-from turnwise.turn.config import Effect
+from turnwise.turn.config import Approval, Effect, OneAsk
 from turnwise.vocab.file_names import is_text
 
 if TYPE_CHECKING:

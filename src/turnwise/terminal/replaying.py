@@ -30,8 +30,8 @@ from turnwise.terminal.exit_codes import REPLAY_DIFFERS
 from turnwise.terminal.rows import say
 from turnwise.terminal.screen import Screen
 from turnwise.terminal.single_run import note, show_end
-from turnwise.turn.approvals import Approval
-from turnwise.turn.commands import FinishTurn
+from turnwise.turn.config import Approval
+from turnwise.turn.events import FinishTurn
 from turnwise.turn.machine import SessionSoFar
 
 ADVICE = "it holds the prompts, the answers and what tools read: look through it before you give it away"

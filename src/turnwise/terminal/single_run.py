@@ -17,7 +17,7 @@ import msgspec
 from turnwise.agent.formatting import many
 from turnwise.agent.results import RunResult
 from turnwise.agent.resume_lookup import LeftRun, is_left
-from turnwise.agent.run_options import ResumeOptions, RunOptions, options_of
+from turnwise.agent.run_setup import ResumeOptions, RunOptions, options_of
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.coding_agent.asked_calls import NOBODY, NOTHING, decide, dropped_line, is_attended, pending_of, why_nobody
@@ -52,7 +52,7 @@ from turnwise.terminal.screen import Screen, outcome_line
 from turnwise.terminal.terminal import Terminal, confirm_at_terminal
 from turnwise.terminal.terminal_asks import TerminalApprover
 from turnwise.tools.workspace.read_tool import begin_telling
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import Approval, OneAsk
 from turnwise.vocab import StopReason, ToolCall
 
 # One turn on the screen or as JSON lines: what ends it early, the person at the terminal, and the exit code.

@@ -29,7 +29,7 @@ from turnwise.terminal.pager import SPARE_ROWS, Pages, PromptLeft, PromptStopped
 from turnwise.terminal.rows import COLOUR, columns_of, fitted
 from turnwise.terminal.terminal import Terminal
 from turnwise.tools.workspace.previews import shortly
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import Approval, OneAsk
 
 MAX_SHOWN_LINES = 200
 MAX_SHOWN_ROWS = 400  # a person scrolls back to read them; rows beyond that may be gone

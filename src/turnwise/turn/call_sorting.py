@@ -21,17 +21,15 @@ from turnwise.rules.reservations import (
     places_of,
     shares_of,
 )
-from turnwise.turn.approvals import Approval, OneAsk, settled
-from turnwise.turn.changes import CallsCounted, Change, Paced, Replaced
-from turnwise.turn.commands import PlannedCall
-from turnwise.turn.endings import NOTHING_LEFT_FOR_CHILD
-from turnwise.turn.limit_pace import Pacing
-from turnwise.turn.pending_calls import left_alone, with_undecided
-from turnwise.turn.programs import looped
+from turnwise.turn.config import Approval, OneAsk, settled
+from turnwise.turn.events import PlannedCall
+from turnwise.turn.outcomes import NOTHING_LEFT_FOR_CHILD
+from turnwise.turn.programs import left_alone, looped, with_undecided
 from turnwise.turn.request_plan import RequestTerms
 from turnwise.turn.room import read
 from turnwise.turn.settled_response import MAX_CALLS, Adopted, sort_calls, unfit
-from turnwise.turn.turn_state import Known, left_s
+from turnwise.turn.turn_spending import Pacing
+from turnwise.turn.turn_state import CallsCounted, Change, Known, Paced, Replaced, left_s
 from turnwise.turn.verdicts import Barred
 from turnwise.vocab import FinishReason, Response, ToolCall, ToolResult, calls_of, text_of
 

@@ -14,34 +14,32 @@ from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.loops import LoopGuard, LoopVerdict
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.turn.approvals import Approval, OneAsk, settled
 from turnwise.turn.call_sorting import CallSource, FromProgram, before_answer, beyond_places, grant, place, sort_source
-from turnwise.turn.changes import Change, ChildrenPaid, KeptWhole, LeftWaiting, Repaired, Replaced, ResultsAppended
-from turnwise.turn.commands import Ask, InspectCalls, PlannedCall, RunHooks, RunScript, RunTools, ScriptResult
-from turnwise.turn.config import ChildReport
-from turnwise.turn.endings import (
-    INTERRUPTED,
-    LOST,
-    NOT_REPORTED,
-    NOT_STARTED,
-    had_no_time,
-    in_call_order,
-    is_unknown,
-    stray_result,
-)
+from turnwise.turn.config import Approval, ChildReport, OneAsk, settled
 from turnwise.turn.events import (
+    Ask,
     Asked,
     CallsInspected,
     Event,
     HookOutcome,
     HooksRan,
+    InspectCalls,
+    PlannedCall,
     RulesAdded,
+    RunHooks,
+    RunScript,
+    RunTools,
     ScriptCalled,
     ScriptFinished,
+    ScriptResult,
     ToolEnded,
     ToolsFinished,
 )
 from turnwise.turn.outcomes import (
+    INTERRUPTED,
+    LOST,
+    NOT_REPORTED,
+    NOT_STARTED,
     Begin,
     BeginCalls,
     CalledTools,
@@ -54,11 +52,31 @@ from turnwise.turn.outcomes import (
     Over,
     ProgramsLeft,
     ProgramsOver,
+    had_no_time,
+    in_call_order,
+    is_unknown,
+    stray_result,
 )
-from turnwise.turn.pending_calls import undecided
-from turnwise.turn.programs import LEFT_FOR_LATER, cut_off, functions_of, is_callable, program_of, script_results
+from turnwise.turn.programs import (
+    LEFT_FOR_LATER,
+    cut_off,
+    functions_of,
+    is_callable,
+    program_of,
+    script_results,
+    undecided,
+)
 from turnwise.turn.room import entered
-from turnwise.turn.turn_state import Known
+from turnwise.turn.turn_state import (
+    Change,
+    ChildrenPaid,
+    KeptWhole,
+    Known,
+    LeftWaiting,
+    Repaired,
+    Replaced,
+    ResultsAppended,
+)
 from turnwise.turn.verdicts import (
     Sifted,
     after_hooks,

@@ -16,9 +16,9 @@ from turnwise.rules.loops import (
     remembered_result,
     word,
 )
-from turnwise.rules.truncation import Cut
-from turnwise.turn.commands import PlannedCall
+from turnwise.rules.recovery import Cut
 from turnwise.turn.config import ToolOffer
+from turnwise.turn.events import PlannedCall
 from turnwise.vocab import ADAPTED, Message, Repair, Text, ToolCall, ToolResult
 from turnwise.vocab.hidden_characters import says_something
 

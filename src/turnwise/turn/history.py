@@ -11,10 +11,9 @@ import msgspec
 from turnwise.rules.compaction import resized, weighed
 from turnwise.rules.history import NOTHING_STALE, Healed, StaleThinking, heal
 from turnwise.rules.prompt_room import ModelLimits, PromptSize, grown, measured, message_bytes, request_bytes
-from turnwise.turn.approvals import OneAsk
-from turnwise.turn.config import ToolOffer, TurnConfig
+from turnwise.turn.config import OneAsk, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted
-from turnwise.turn.pending_calls import joined_results, under_known_ids, with_asks
+from turnwise.turn.programs import joined_results, under_known_ids, with_asks
 from turnwise.turn.request_plan import Sent
 from turnwise.vocab import (
     Message,

@@ -11,27 +11,14 @@ from turnwise.rules.history import heal
 from turnwise.rules.limits import counts_cost, fault_of_limit, no_price
 from turnwise.rules.pricing import can_project
 from turnwise.rules.schema import fault_of_schema
-from turnwise.turn.approvals import OneAsk
-from turnwise.turn.attempt import Attempt
+from turnwise.turn.attempt import Attempt, Composing
 from turnwise.turn.call_sorting import CallSource, TakenUp
 from turnwise.turn.calls_phase import Calls, Program
-from turnwise.turn.changes import ChildrenLeft, InboxRead, PauseSettled, PutBack, Replaced, WordsPutBy, mended
-from turnwise.turn.commands import Command, FinishTurn
-from turnwise.turn.compose_phase import Composing
-from turnwise.turn.config import TurnConfig, TurnResult
-from turnwise.turn.endings import (
-    NOT_RECORDED,
-    Ended,
-    Ends,
-    Fails,
-    Stopped,
-    arrived_of,
-    ended,
-    result_of,
-    why_interrupted,
-)
+from turnwise.turn.config import OneAsk, TurnConfig, TurnResult
 from turnwise.turn.events import (
+    Command,
     Event,
+    FinishTurn,
     Interrupted,
     MessageArrived,
     RequestFailed,
@@ -42,14 +29,42 @@ from turnwise.turn.events import (
 from turnwise.turn.fault_counts import Record
 from turnwise.turn.history import Carried, LeftHistory, carried_of, told_system_in
 from turnwise.turn.next_phase import Answer
-from turnwise.turn.outcomes import Begin, BeginCalls, Denied, GoOn, Leaving, Move, Over, Phase
-from turnwise.turn.pending_calls import reopened, repairs_but_reopened, still_waiting, taken_up, under_healed_ids
+from turnwise.turn.outcomes import (
+    NOT_RECORDED,
+    Begin,
+    BeginCalls,
+    Denied,
+    Ended,
+    Ends,
+    Fails,
+    GoOn,
+    Leaving,
+    Move,
+    Over,
+    Phase,
+    Stopped,
+    arrived_of,
+    ended,
+    result_of,
+    why_interrupted,
+)
+from turnwise.turn.programs import reopened, repairs_but_reopened, still_waiting, taken_up, under_healed_ids
 from turnwise.turn.recovery_phase import Recovery
 from turnwise.turn.room import with_own_tools
 from turnwise.turn.step import Opening, Step
 from turnwise.turn.transitions import State, check_legal, state_after
 from turnwise.turn.turn_spending import Spending
-from turnwise.turn.turn_state import Known, ToolKinds
+from turnwise.turn.turn_state import (
+    ChildrenLeft,
+    InboxRead,
+    Known,
+    PauseSettled,
+    PutBack,
+    Replaced,
+    ToolKinds,
+    WordsPutBy,
+    mended,
+)
 from turnwise.vocab import Message, NamedTool, StopReason, Text
 
 AnyPhase = Step | Opening | Composing | Attempt | Recovery | Calls | Program | Answer

@@ -9,28 +9,22 @@ from turnwise.errors import TurnwiseBug
 from turnwise.rules.answer_room import EMPTY_AGAIN, GO_ON, NOT_RUN_LAST_STEP
 from turnwise.rules.schema import OutputFits, judge_output, refused_output
 from turnwise.turn.call_sorting import FromResponse
-from turnwise.turn.changes import Appended, Change, PauseSettled, Repaired, Replaced, mended
-from turnwise.turn.commands import CheckOutput
-from turnwise.turn.endings import (
+from turnwise.turn.events import CheckOutput, Event, OutputChecked
+from turnwise.turn.fault_counts import Tally
+from turnwise.turn.outcomes import (
     LOST_A_PIECE,
     MADE_TO_ANSWER,
     NO_OUTPUT,
     NOT_RUN_FAULT,
     NOT_RUN_REFUSED,
-    UNFINISHED,
-    Ended,
-    Ends,
-    Fails,
-    reason_of,
-    refused_text,
-)
-from turnwise.turn.events import Event, OutputChecked
-from turnwise.turn.fault_counts import Tally
-from turnwise.turn.outcomes import (
     PLAIN_WISH,
+    UNFINISHED,
     Begin,
     BeginCalls,
     Corrects,
+    Ended,
+    Ends,
+    Fails,
     GoesOn,
     GoOn,
     Leaving,
@@ -38,10 +32,12 @@ from turnwise.turn.outcomes import (
     Move,
     Over,
     Wish,
+    reason_of,
+    refused_text,
 )
 from turnwise.turn.request_plan import as_last
 from turnwise.turn.settled_response import Reading, recorded
-from turnwise.turn.turn_state import Known, affords_step
+from turnwise.turn.turn_state import Appended, Change, Known, PauseSettled, Repaired, Replaced, affords_step, mended
 from turnwise.turn.verdicts import Barred
 from turnwise.vocab import FinishReason, ProviderItem, StopReason, Text
 from turnwise.vocab.hidden_characters import says_something

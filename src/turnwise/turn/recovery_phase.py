@@ -14,26 +14,26 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.prompt_room import ATE_ALL
 from turnwise.rules.recovery import (
     Continuing,
+    Cut,
     Means,
     Settled,
     as_far_as_it_came,
     ate_all,
     begin,
     continue_request,
+    find_cut,
     give_up,
     least_reasoning,
+    limit_hit,
     mark_cut,
     room_for_answer,
     roomier,
     take_reply,
 )
-from turnwise.rules.truncation import Cut, find_cut, limit_hit
 from turnwise.turn.attempt import Allowed, Attempt
-from turnwise.turn.changes import Change, Posed, Reasoned, Repaired, Replaced
-from turnwise.turn.commands import InspectCalls
-from turnwise.turn.endings import FATAL
-from turnwise.turn.events import CallsInspected, Event
+from turnwise.turn.events import CallsInspected, Event, InspectCalls
 from turnwise.turn.outcomes import (
+    FATAL,
     Accepted,
     AskAnew,
     Begin,
@@ -49,7 +49,7 @@ from turnwise.turn.outcomes import (
 )
 from turnwise.turn.request_plan import RequestTerms, limit_of
 from turnwise.turn.room import Room
-from turnwise.turn.turn_state import Known, affords, below_limits
+from turnwise.turn.turn_state import Change, Known, Posed, Reasoned, Repaired, Replaced, affords, below_limits
 from turnwise.turn.verdicts import Barred, barred_by, may_be_barred, to_inspect, without
 from turnwise.vocab import Request, Response, calls_of, reasoning_of
 

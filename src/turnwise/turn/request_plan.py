@@ -3,9 +3,8 @@
 import msgspec
 
 from turnwise.rules.answer_room import Forbidden, forbid_tools, tools_of_history
-from turnwise.turn.commands import Purpose
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import StepPrepared
+from turnwise.turn.events import Purpose, StepPrepared
 from turnwise.vocab import (
     Caching,
     FamilyTraits,

@@ -40,9 +40,8 @@ from turnwise.rules.prompt_room import (
     tokens_in,
     window_of,
 )
-from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer, TurnConfig
-from turnwise.turn.events import StepPrepared
+from turnwise.turn.events import PlannedCall, StepPrepared
 from turnwise.turn.history import History
 from turnwise.turn.request_plan import build_request
 from turnwise.vocab import Fault, Message, Request, Response, Text, ToolResult, ToolSpec, text_of

@@ -7,19 +7,16 @@ import msgspec
 
 from turnwise.rules.advice import SEND_THE_REST
 from turnwise.rules.answer_room import CALL_NOT_MADE_AGAIN, CALL_NOT_READ_AGAIN, EMPTY_AGAIN
-from turnwise.rules.arguments import Sound, Unsound, judge_call, split_glued
+from turnwise.rules.arguments import Corrected, Sound, Unsound, judge_call, judge_name, split_glued
 from turnwise.rules.history import error_result, fit_call, fit_parts, unique_id
-from turnwise.rules.names import Corrected, judge_name
 from turnwise.rules.permissions import denial
-from turnwise.turn.approvals import Approval
-from turnwise.turn.changes import Appended, Change, IdsTaken, Repaired, Replaced
-from turnwise.turn.commands import PlannedCall
-from turnwise.turn.config import ToolOffer, TurnConfig
-from turnwise.turn.endings import NOT_RUN_CONTINUING, REFUSED, answer_text
+from turnwise.turn.config import Approval, ToolOffer, TurnConfig
+from turnwise.turn.events import PlannedCall
 from turnwise.turn.fault_counts import MISFIT, Guarding
-from turnwise.turn.pending_calls import undecided
+from turnwise.turn.outcomes import NOT_RUN_CONTINUING, REFUSED, answer_text
+from turnwise.turn.programs import undecided
 from turnwise.turn.request_plan import RequestTerms
-from turnwise.turn.turn_state import Known
+from turnwise.turn.turn_state import Appended, Change, IdsTaken, Known, Repaired, Replaced
 from turnwise.vocab import (
     CALL_NOT_MADE,
     CALL_NOT_READ,

@@ -14,29 +14,13 @@ from turnwise.errors import CallerError, TurnwiseBug
 from turnwise.rules.limits import counts_cost, no_price
 from turnwise.rules.pricing import can_project
 from turnwise.rules.prompt_room import ATE_ALL
-from turnwise.rules.recovery import Settled
-from turnwise.rules.truncation import as_ended
-from turnwise.turn.attempt import Attempt
+from turnwise.rules.recovery import Settled, as_ended
+from turnwise.turn.attempt import Attempt, Composing
 from turnwise.turn.call_sorting import TakenUp
-from turnwise.turn.changes import (
-    Appended,
-    Change,
-    Fit,
-    Paced,
-    PauseSettled,
-    Prepared,
-    Repaired,
-    Replaced,
-    StepBegun,
-    StepTakenBack,
-)
-from turnwise.turn.commands import PrepareStep
-from turnwise.turn.compose_phase import Composing
-from turnwise.turn.endings import FATAL, End, Ended, Ends, Fails, arrived_of
-from turnwise.turn.events import Event, StepPrepared
-from turnwise.turn.limit_pace import Pacing
+from turnwise.turn.events import Event, PrepareStep, StepPrepared
 from turnwise.turn.next_phase import BeyondCap, follows
 from turnwise.turn.outcomes import (
+    FATAL,
     PLAIN_WISH,
     Accepted,
     AskAnew,
@@ -49,7 +33,11 @@ from turnwise.turn.outcomes import (
     Corrects,
     CutShort,
     Eaten,
+    End,
+    Ended,
+    Ends,
     Failed,
+    Fails,
     GoesOn,
     GoOn,
     Leaving,
@@ -62,13 +50,29 @@ from turnwise.turn.outcomes import (
     WantsAnew,
     WantsFallback,
     Wish,
+    arrived_of,
 )
 from turnwise.turn.recovery_phase import cut_of, settling, taken_in
 from turnwise.turn.request_plan import RequestTerms, own_choice, repairs_of_preparing
 from turnwise.turn.settled_response import left_in_history, read
 from turnwise.turn.step_request import again, falling_back, lesson_of, once_fitted, own_texts, tools_of
-from turnwise.turn.turn_spending import NOTHING_PREPARED
-from turnwise.turn.turn_state import Known, affords, paced, why_stopped
+from turnwise.turn.turn_spending import NOTHING_PREPARED, Pacing
+from turnwise.turn.turn_state import (
+    Appended,
+    Change,
+    Fit,
+    Known,
+    Paced,
+    PauseSettled,
+    Prepared,
+    Repaired,
+    Replaced,
+    StepBegun,
+    StepTakenBack,
+    affords,
+    paced,
+    why_stopped,
+)
 from turnwise.turn.verdicts import Barred
 from turnwise.vocab import Fault, Message, Request, Response, StopReason, Text
 

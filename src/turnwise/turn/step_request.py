@@ -29,18 +29,29 @@ from turnwise.rules.prompt_room import (
     with_budget,
     with_less_room,
 )
+from turnwise.rules.recovery import Cut, fills_half
 from turnwise.rules.retries import CHAT_LESSONS, CLAUDE_LESSONS, LESSONS_SAID, MOST_LESSONS
 from turnwise.rules.retries import lesson_of as dialect_lesson
-from turnwise.rules.truncation import Cut, fills_half
-from turnwise.turn.changes import Change, Excused, Paced, Posed, Prepared, Recounted, Replaced, mended
-from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import TurnConfig
-from turnwise.turn.events import StepPrepared
+from turnwise.turn.events import SendRequest, StepPrepared
 from turnwise.turn.history import History
 from turnwise.turn.outcomes import Composed, Trying, Wish
 from turnwise.turn.request_plan import asking_of, build_request, tools_chosen
 from turnwise.turn.room import NO_ROOM, Room, handle_of, knows_window
-from turnwise.turn.turn_state import Known, affords, below_limits, is_last
+from turnwise.turn.turn_state import (
+    Change,
+    Excused,
+    Known,
+    Paced,
+    Posed,
+    Prepared,
+    Recounted,
+    Replaced,
+    affords,
+    below_limits,
+    is_last,
+    mended,
+)
 from turnwise.vocab import (
     Fault,
     FaultKind,

@@ -8,36 +8,34 @@ from enum import StrEnum
 import msgspec
 
 from turnwise.errors import TurnwiseBug
-from turnwise.turn.commands import (
-    Ask,
-    CheckOutput,
-    Command,
-    FinishTurn,
-    InspectCalls,
-    PrepareStep,
-    RunHooks,
-    RunScript,
-    RunTools,
-    SendRequest,
-    Wait,
-)
 from turnwise.turn.events import (
+    Ask,
     Asked,
     CallsInspected,
+    CheckOutput,
+    Command,
     Event,
+    FinishTurn,
     HooksRan,
+    InspectCalls,
     Interrupted,
     MessageArrived,
     OutputChecked,
+    PrepareStep,
     RequestFailed,
     ResponseReceived,
     RulesAdded,
+    RunHooks,
+    RunScript,
+    RunTools,
     ScriptCalled,
     ScriptFinished,
+    SendRequest,
     StepPrepared,
     ToolEnded,
     ToolsFinished,
     TurnStarted,
+    Wait,
     WaitOver,
 )
 

@@ -3,7 +3,7 @@
 At the end of this module: what the limits say about the next request. These functions depend on what is known, never on a phase.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -11,18 +11,203 @@ from msgspec.structs import replace
 
 from turnwise.rules.history import Healed
 from turnwise.rules.limits import said, wall_time_s
-from turnwise.rules.prompt_room import kept_below, witnessed
-from turnwise.turn import changes as c
-from turnwise.turn.approvals import OneAsk
-from turnwise.turn.changes import Change
-from turnwise.turn.config import ToolOffer, TurnConfig
+from turnwise.rules.prompt_room import PromptSize, kept_below, witnessed
+from turnwise.turn.config import ChildReport, OneAsk, ToolOffer, TurnConfig
+from turnwise.turn.events import PlannedCall, Purpose, StepPrepared
 from turnwise.turn.fault_counts import Guarding, Record, Tally, Words
 from turnwise.turn.history import History
-from turnwise.turn.limit_pace import NextRequest, Pacing
 from turnwise.turn.request_plan import RequestTerms, limit_of
 from turnwise.turn.room import GiveWay, Room, fitting, may_fit
-from turnwise.turn.turn_spending import Spending
-from turnwise.vocab import Request, ToolCall, ToolSpec, Usage
+from turnwise.turn.turn_spending import AtStake, NextRequest, Pacing, Spending
+from turnwise.vocab import Message, Repair, Request, ToolCall, ToolResult, ToolSpec, Usage
+
+# The changes that a phase of a turn orders to the values that outlive it. Only `Known.apply` carries them out.
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """A message at the end of the history. `paused`: the provider wants it back in order to continue."""
+
+    message: Message
+    paused: bool = False
+
+
+class ResultsAppended(msgspec.Struct, frozen=True):
+    message: Message
+
+
+class KeptWhole(msgspec.Struct, frozen=True):
+    """Whole results of which the history holds a shortened form, by call id."""
+
+    originals: Mapping[str, ToolResult]
+
+
+class PauseSettled(msgspec.Struct, frozen=True):
+    """Nothing will continue the pause."""
+
+
+class InboxRead(msgspec.Struct, frozen=True):
+    """The messages that came in mid-turn are taken up."""
+
+
+class WordsPutBy(msgspec.Struct, frozen=True):
+    """Healed messages that came in mid-turn: the next request carries them."""
+
+    healed: Healed
+
+
+class PutBack(msgspec.Struct, frozen=True):
+    """The history is whole again."""
+
+
+class IdsTaken(msgspec.Struct, frozen=True):
+    ids: Collection[str]
+
+
+class LeftWaiting(msgspec.Struct, frozen=True):
+    """Calls that keep waiting, and the asks about them."""
+
+    pending: tuple[ToolCall, ...]
+    asks: tuple[OneAsk, ...]
+
+
+class GaveWay(msgspec.Struct, frozen=True):
+    """Older messages give way. `changed` alone: the coming request does not begin with all of the history."""
+
+    to: GiveWay | None
+    changed: bool = False
+
+
+class Fit(msgspec.Struct, frozen=True):
+    """Leave out of the prompt what leaves no room for the answer and its `own` texts; `Known.fits` says whether that worked. With
+    `limits`, the turn's limits set the room, and the step is judged again."""
+
+    own: tuple[str, ...]
+    limits: bool = False
+
+
+class Recounted(msgspec.Struct, frozen=True):
+    """The provider told the size of the prompt when it refused it."""
+
+    prompt: PromptSize
+
+
+class Replaced(msgspec.Struct, frozen=True, kw_only=True):
+    """New values for old ones; None: the old value stays. `words` are what the model has said outside the history. `config` is
+    the configuration as it is known now."""
+
+    config: TurnConfig | None = None
+    room: Room | None = None
+    guarding: Guarding | None = None
+    tally: Tally | None = None
+    words: Words | None = None
+
+
+class StepBegun(msgspec.Struct, frozen=True):
+    pacing: Pacing
+
+
+class StepTakenBack(msgspec.Struct, frozen=True):
+    """The limits do not allow the step."""
+
+
+class Paced(msgspec.Struct, frozen=True):
+    pacing: Pacing
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """What the coming request asks for."""
+
+    prepared: StepPrepared
+
+
+class Posed(msgspec.Struct, frozen=True):
+    """What the coming request allows."""
+
+    asking: RequestTerms
+
+
+class Sending(msgspec.Struct, frozen=True, kw_only=True):
+    """A request is sent; its last `own` messages are not part of the history."""
+
+    request: Request
+    purpose: Purpose
+    own: int
+    stake: AtStake | None
+
+
+class TakenBack(msgspec.Struct, frozen=True):
+    """The current request was not sent, so it does not count."""
+
+
+class Excused(msgspec.Struct, frozen=True):
+    """The current request was refused and then corrected, so no limit of requests counts it."""
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The provider's count for the current request."""
+
+    usage: Usage
+
+
+class CallsCounted(msgspec.Struct, frozen=True):
+    """So many calls are given to their tools."""
+
+    number: int
+
+
+class ChildrenLeft(msgspec.Struct, frozen=True):
+    """Children that were running when the turn ended."""
+
+    children: tuple[ChildReport, ...]
+
+
+class ChildrenPaid(msgspec.Struct, frozen=True):
+    children: Sequence[ChildReport]
+    plans: Mapping[str, PlannedCall]
+
+
+class Reasoned(msgspec.Struct, frozen=True):
+    text: str
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    repairs: Sequence[Repair]
+
+
+Change = (
+    Appended
+    | ResultsAppended
+    | KeptWhole
+    | PauseSettled
+    | InboxRead
+    | WordsPutBy
+    | PutBack
+    | IdsTaken
+    | LeftWaiting
+    | GaveWay
+    | Fit
+    | Recounted
+    | Replaced
+    | StepBegun
+    | StepTakenBack
+    | Paced
+    | Prepared
+    | Posed
+    | Sending
+    | TakenBack
+    | Excused
+    | Counted
+    | CallsCounted
+    | ChildrenLeft
+    | ChildrenPaid
+    | Reasoned
+    | Repaired
+)
+
+
+def mended(kind: str, where: str, what: str) -> Repaired:
+    return Repaired((Repair(kind, where, what),))
+
 
 # Purposes whose request is little more than the turn's history, so that its token count is the prompt's.
 COUNTS_HISTORY = frozenset({"step", "retry", "answer"})
@@ -110,14 +295,14 @@ class Known(msgspec.Struct, kw_only=True):
         """Carry out a change."""
         self._CARRIED_OUT[type(change)](self, change)
 
-    def _replace(self, now: c.Replaced) -> None:
+    def _replace(self, now: Replaced) -> None:
         self.config = now.config or self.config
         self.room = now.room or self.room
         self.guarding = now.guarding or self.guarding
         self.tally = now.tally or self.tally
         self.words = now.words or self.words
 
-    def _fit(self, change: c.Fit) -> None:
+    def _fit(self, change: Fit) -> None:
         self.fits = self._fit_limits(change) if change.limits else self._fit_room(change.own)
 
     def _give_way(self, to: GiveWay | None, *, changed: bool) -> None:
@@ -126,7 +311,7 @@ class Known(msgspec.Struct, kw_only=True):
         else:
             self.history.goes_out(changed=changed)
 
-    def _send(self, change: c.Sending) -> None:
+    def _send(self, change: Sending) -> None:
         self.spending.send(
             change.request,
             purpose=change.purpose,
@@ -160,7 +345,7 @@ class Known(msgspec.Struct, kw_only=True):
         self.room = self.room.fitted()
         return True
 
-    def _fit_limits(self, change: c.Fit) -> bool:
+    def _fit_limits(self, change: Fit) -> bool:
         pacing = self.spending.pacing
         most_tokens = pacing.most_prompt_tokens(self.config, coming=self.coming())
         if most_tokens is None or not self._fit_room(change.own, most_tokens=most_tokens):
@@ -190,33 +375,33 @@ class Known(msgspec.Struct, kw_only=True):
     # How each change is carried out. It is a table, because `match` tries one class after the other; a test checks that it is
     # complete.
     _CARRIED_OUT: ClassVar[dict[type[Change], Callable[["Known", Any], None]]] = {
-        c.Appended: lambda self, it: self.history.append(it.message, paused=it.paused),
-        c.ResultsAppended: lambda self, it: self.history.append_results(it.message),
-        c.KeptWhole: lambda self, it: self.history.keep_whole(it.originals),
-        c.PauseSettled: lambda self, it: self.history.settle_pause(),
-        c.PutBack: lambda self, it: self.history.put_back(),
-        c.IdsTaken: lambda self, it: self.history.take_ids(it.ids),
-        c.Recounted: lambda self, it: self.history.recount(it.prompt),
-        c.GaveWay: lambda self, it: self._give_way(it.to, changed=it.changed),
-        c.Fit: lambda self, it: self._fit(it),
-        c.InboxRead: lambda self, it: self._read_inbox(),
-        c.WordsPutBy: lambda self, it: self._put_by(it.healed),
-        c.LeftWaiting: lambda self, it: self._leave_waiting(it.pending, asks=it.asks),
-        c.Sending: lambda self, it: self._send(it),
-        c.Counted: lambda self, it: self._count(it.usage),
-        c.TakenBack: lambda self, it: self.spending.take_back(),
-        c.Excused: lambda self, it: self.spending.excuse(),
-        c.StepBegun: lambda self, it: self.spending.begin_step(it.pacing),
-        c.StepTakenBack: lambda self, it: self.spending.take_back_step(),
-        c.Paced: lambda self, it: self.spending.pace(it.pacing),
-        c.Prepared: lambda self, it: self.spending.prepare(it.prepared),
-        c.Posed: lambda self, it: self.spending.ask(it.asking),
-        c.CallsCounted: lambda self, it: self.spending.count_calls(it.number),
-        c.ChildrenLeft: lambda self, it: self.spending.take_children(it.children),
-        c.ChildrenPaid: lambda self, it: self.spending.pay_for(it.children, plans=it.plans),
-        c.Repaired: lambda self, it: self.record.repair(it.repairs),
-        c.Reasoned: lambda self, it: self.record.reason(it.text),
-        c.Replaced: lambda self, it: self._replace(it),
+        Appended: lambda self, it: self.history.append(it.message, paused=it.paused),
+        ResultsAppended: lambda self, it: self.history.append_results(it.message),
+        KeptWhole: lambda self, it: self.history.keep_whole(it.originals),
+        PauseSettled: lambda self, it: self.history.settle_pause(),
+        PutBack: lambda self, it: self.history.put_back(),
+        IdsTaken: lambda self, it: self.history.take_ids(it.ids),
+        Recounted: lambda self, it: self.history.recount(it.prompt),
+        GaveWay: lambda self, it: self._give_way(it.to, changed=it.changed),
+        Fit: lambda self, it: self._fit(it),
+        InboxRead: lambda self, it: self._read_inbox(),
+        WordsPutBy: lambda self, it: self._put_by(it.healed),
+        LeftWaiting: lambda self, it: self._leave_waiting(it.pending, asks=it.asks),
+        Sending: lambda self, it: self._send(it),
+        Counted: lambda self, it: self._count(it.usage),
+        TakenBack: lambda self, it: self.spending.take_back(),
+        Excused: lambda self, it: self.spending.excuse(),
+        StepBegun: lambda self, it: self.spending.begin_step(it.pacing),
+        StepTakenBack: lambda self, it: self.spending.take_back_step(),
+        Paced: lambda self, it: self.spending.pace(it.pacing),
+        Prepared: lambda self, it: self.spending.prepare(it.prepared),
+        Posed: lambda self, it: self.spending.ask(it.asking),
+        CallsCounted: lambda self, it: self.spending.count_calls(it.number),
+        ChildrenLeft: lambda self, it: self.spending.take_children(it.children),
+        ChildrenPaid: lambda self, it: self.spending.pay_for(it.children, plans=it.plans),
+        Repaired: lambda self, it: self.record.repair(it.repairs),
+        Reasoned: lambda self, it: self.record.reason(it.text),
+        Replaced: lambda self, it: self._replace(it),
     }
 
 

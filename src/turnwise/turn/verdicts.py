@@ -20,11 +20,9 @@ from turnwise.rules.permissions import (
     session_rules,
 )
 from turnwise.rules.read_only_commands import judged_programs
-from turnwise.rules.truncation import Cut, CutCall
-from turnwise.turn.approvals import Approval, OneAsk, digest_of, holds, settled
-from turnwise.turn.commands import PlannedCall
-from turnwise.turn.config import ToolOffer, TurnConfig
-from turnwise.turn.events import HookOutcome
+from turnwise.rules.recovery import Cut, CutCall
+from turnwise.turn.config import Approval, OneAsk, ToolOffer, TurnConfig, digest_of, holds, settled
+from turnwise.turn.events import HookOutcome, PlannedCall
 from turnwise.turn.request_plan import RequestTerms
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Text, ToolCall, ToolResult, ToolSpec, text_of
 

@@ -20,8 +20,17 @@ from turnwise.vocab import (
     Usage,
     with_untold,
 )
-from turnwise.wire.healing import is_utf8, printable
-from turnwise.wire.json_fields import NULL, UNREADABLE, Fields, is_object, read_fields, without, write_object
+from turnwise.wire.json_fields import (
+    NULL,
+    UNREADABLE,
+    Fields,
+    is_object,
+    is_utf8,
+    printable,
+    read_fields,
+    without,
+    write_object,
+)
 
 # What each field of a provider's usage object means: what turnwise reads, and what is no money. Each family has its own table.
 #

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from turnwise.vocab import Fault, FaultKind
-from turnwise.wire.healing import printable
-from turnwise.wire.json_fields import UNREADABLE
+from turnwise.wire.json_fields import UNREADABLE, printable
 
 # Whether a status is sent again is decided in `rules/retries.py`.
 STATUSES: Mapping[int, FaultKind] = {

@@ -15,12 +15,12 @@ from typing import NamedTuple, TypeVar, cast
 import msgspec
 
 from turnwise.vocab import LONG_ARGUMENTS, Fault, FaultKind, ToolCall
-from turnwise.wire.healing import is_too_long
 from turnwise.wire.json_fields import (
     LONG_BYTES,
     STRING,
     UNREADABLE,
     WHOLE_STRING,
+    is_too_long,
     read_fields,
     read_items,
     read_long_string,

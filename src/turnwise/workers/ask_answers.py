@@ -9,7 +9,7 @@ from turnwise.base.clock import Clock
 from turnwise.errors import CallerError
 from turnwise.journal.postgres.connection import BoundedConnection
 from turnwise.journal.session_rows import check_session_id
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import Approval, OneAsk
 from turnwise.workers.open_asks import AskedElsewhere, GivenAnswer, read_answers, read_asked, write_text
 from turnwise.workers.queue import TurnQueue, ring
 

@@ -14,7 +14,7 @@ from turnwise.base.activity import Activity
 from turnwise.errors import TurnwiseError
 from turnwise.journal.owners import Claim
 from turnwise.journal.postgres.connection import BoundedConnection
-from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
+from turnwise.turn.config import Approval, AskOrigin, OneAsk
 from turnwise.workers.open_asks import (
     AskBelow,
     AskedElsewhere,

@@ -18,7 +18,7 @@ from turnwise.base.clock import Clock
 from turnwise.errors import JournalFailed, TurnwiseError
 from turnwise.journal.owners import Claim
 from turnwise.journal.postgres.connection import BoundedConnection, connect
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import Approval, OneAsk
 from turnwise.workers.asks_below import AsksBelow, InThread
 from turnwise.workers.open_asks import AskedElsewhere, listed_as
 from turnwise.workers.queue import TurnQueue, WorkerTerms, lease_clock, listen, take_up

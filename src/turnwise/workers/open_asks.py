@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from turnwise.turn.approvals import Approval, AskOrigin, OneAsk, mark_of
+from turnwise.turn.config import Approval, AskOrigin, OneAsk, mark_of
 from turnwise.vocab import ToolCall
 
 Read = TypeVar("Read")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from turnwise.base.clock import SystemClock
-from turnwise.turn.approvals import Approval
+from turnwise.turn.config import Approval
 from turnwise.workers import ask_answers as answering
 from turnwise.workers.ask_answers import OpenAsks
 from turnwise.workers.queue import TurnQueue

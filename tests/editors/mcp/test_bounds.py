@@ -30,8 +30,8 @@ from turnwise.tools.mcp.server_bounds import (
     Tail,
     UnaskedMeter,
 )
-from turnwise.turn.approvals import OneAsk
-from turnwise.turn.commands import Ask
+from turnwise.turn.config import OneAsk
+from turnwise.turn.events import Ask
 from turnwise.vocab import ToolCall
 
 

@@ -24,7 +24,7 @@ from turnwise.coding_agent.run_servers import servers_of_run
 from turnwise.testing import FakeClock, call
 from turnwise.tools.mcp.server_bounds import MAX_PROMPT, REFRESH_S
 from turnwise.tools.sandbox import Scratch
-from turnwise.turn.approvals import OneAsk
+from turnwise.turn.config import OneAsk
 from waits import HANG_S
 
 

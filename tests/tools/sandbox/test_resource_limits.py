@@ -19,7 +19,7 @@ import pytest
 from sandboxes import CONFINING, EVERY, PYTHON, Held, sandbox_called, script
 from turnwise.errors import ToolFault
 from turnwise.rules.permissions import PermissionRule, Policy
-from turnwise.running.grants import judged_programs
+from turnwise.running.run_context import judged_programs
 from turnwise.running.tools import ToolRun
 from turnwise.testing import FakeClock
 from turnwise.tools.sandbox import Scratch
@@ -27,7 +27,7 @@ from turnwise.tools.sandbox.sandbox_types import CommandBounds, allowed_bounds, 
 from turnwise.tools.shell_judge import inspector
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.shell import BashArguments, Shell
-from turnwise.turn.commands import PlannedCall
+from turnwise.turn.events import PlannedCall
 from turnwise.turn.verdicts import judge_calls
 from turnwise.vocab import Text, ToolCall
 from waits import HANG_S
@@ -347,7 +347,7 @@ def test_who_takes_no_report_reads_it_on_standard_error(name: str, tmp_path: Pat
 AS_USER = """
 import asyncio, os, sys
 from pathlib import Path
-from turnwise.running.grants import judged_programs
+from turnwise.running.run_context import judged_programs
 from turnwise.tools.sandbox import find_sandbox
 from turnwise.tools.sandbox.sandbox_types import CommandBounds
 from turnwise.tools.workspace import shell as shells

@@ -14,8 +14,8 @@ from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, j
 from turnwise.running.tools import Tool
 from turnwise.tools.shell_judge import inspect_call, inspector
 from turnwise.tools.workspace import workspace_tools
-from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import ToolOffer
+from turnwise.turn.events import PlannedCall
 from turnwise.turn.verdicts import facts_of
 from turnwise.vocab import ToolCall, ToolSpec
 from waits import HANG_S

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tables import each
 from thoroughness import examples
 from turnwise.errors import ToolFault
-from turnwise.running.grants import judged_paths
+from turnwise.running.run_context import judged_paths
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.changes import FileChanges, Undone, recover_changes
 from turnwise.tools.workspace.paths import WorkspacePaths

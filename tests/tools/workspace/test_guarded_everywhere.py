@@ -19,7 +19,7 @@ from turnwise.testing import ScriptedModel, call
 from turnwise.tools.shell_judge import inspector
 from turnwise.tools.workspace import WorkspacePaths, workspace_tools
 from turnwise.tools.workspace.previews import whole_preview
-from turnwise.turn.approvals import OneAsk
+from turnwise.turn.config import OneAsk
 from turnwise.vocab import Text, ToolResult
 
 NEEDLE = "xyzzy"

@@ -18,7 +18,7 @@ from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.output import is_gone_output
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.shell import BashArguments, Shell
-from turnwise.turn.commands import PlannedCall
+from turnwise.turn.events import PlannedCall
 from turnwise.vocab import ToolCall
 
 FLOOD = "seq 100000; echo needle; seq 100000"

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from turnwise.errors import ToolFault
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
-from turnwise.running.grants import judged_paths
+from turnwise.running.run_context import judged_paths
 from turnwise.tools.shell_judge import inspect_call
 from turnwise.tools.workspace.edit_tool import EditArguments, WriteArguments, edit, write
 from turnwise.tools.workspace.patch_tool import PatchArguments, apply_patch
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.read_tool import ListArguments, ReadArguments, SearchArguments, list_folder, read, search
-from turnwise.turn.approvals import digest_of
+from turnwise.turn.config import digest_of
 from turnwise.vocab.file_names import given_name, marked, shown_name, unmarked
 
 NAME = b"\xff\xfename"

@@ -15,7 +15,7 @@ from turnwise.testing import call
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.paths import OTHERS_FOLDERS, SKIPPED_FOLDERS
 from turnwise.tools.workspace.read_tool import MAX_AT_ONCE, MAX_TOGETHER_BYTES, NOTE, begin_telling
-from turnwise.turn.commands import PlannedCall
+from turnwise.turn.events import PlannedCall
 from turnwise.vocab import Message, Text, ToolResult
 
 SECRET = "xyzzy"

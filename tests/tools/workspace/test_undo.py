@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from thoroughness import examples
 from turnwise.errors import ToolFault
-from turnwise.running.grants import working_for
+from turnwise.running.run_context import working_for
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.changes import FileChanges, Undone
 from turnwise.tools.workspace.paths import WorkspacePaths

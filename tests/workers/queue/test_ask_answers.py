@@ -9,7 +9,7 @@ import pytest
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.owners import Claim
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import Approval, OneAsk
 from turnwise.vocab import ToolCall
 from turnwise.workers.ask_answers import answer, open_asks
 from turnwise.workers.open_asks import AskedElsewhere, read_answers, read_asked

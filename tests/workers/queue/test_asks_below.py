@@ -11,7 +11,7 @@ import pytest
 from turnwise.base.activity import Activity
 from turnwise.errors import CallerError
 from turnwise.journal.owners import Claim
-from turnwise.turn.approvals import Approval, AskOrigin, OneAsk
+from turnwise.turn.config import Approval, AskOrigin, OneAsk
 from turnwise.vocab import ToolCall
 from turnwise.workers.ask_answers import answer, open_asks
 from turnwise.workers.asks_below import AsksBelow, NotOurs, answered, below, given, publish, take_out

@@ -17,7 +17,7 @@ import pytest
 from turnwise.base.clock import SystemClock
 from turnwise.errors import JournalFailed
 from turnwise.journal.owners import Claim
-from turnwise.turn.approvals import OneAsk
+from turnwise.turn.config import OneAsk
 from turnwise.vocab import ToolCall
 from turnwise.workers.leases import FENCED, Leases, TurnLease
 from turnwise.workers.queue import TurnQueue, WorkerTerms, lease_clock

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from turnwise.assembly.heal import join_halves
+from turnwise.assembly.json_text import join_halves
 from turnwise.assembly.text_calls import json_calls, pythonic
 from turnwise.assembly.text_calls import tags as endings
 from turnwise.assembly.text_calls.block_cursor import NAME, Beyond, BlockReading, ReadCall, read

@@ -48,7 +48,7 @@ from turnwise.editors.acp.editor_updates import (
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import Policy, session_rules
 from turnwise.running.approvals import Asking
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import Approval, OneAsk
 from turnwise.vocab import ToolCall
 
 if TYPE_CHECKING:

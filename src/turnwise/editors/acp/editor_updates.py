@@ -44,7 +44,7 @@ from turnwise.coding_agent.run_events import describe_fault
 from turnwise.coding_agent.text import clean, clean_answer, visible
 from turnwise.errors import ToolFault
 from turnwise.rules.advice import for_people
-from turnwise.running.grants import judged_paths
+from turnwise.running.run_context import judged_paths
 from turnwise.running.tools import Tool
 from turnwise.running.watcher_events import (
     AskOpened,

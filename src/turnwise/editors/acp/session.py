@@ -29,7 +29,7 @@ from acp.schema import StopReason as AcpStop
 from acp.schema import Usage as AcpUsage
 
 from turnwise.agent.results import RunResult
-from turnwise.agent.run_options import RunOptions
+from turnwise.agent.run_setup import RunOptions
 from turnwise.agent.runs import Run
 from turnwise.base.clock import Clock
 from turnwise.coding_agent.asked_calls import dropped_line, pending_of

@@ -17,7 +17,7 @@ from turnwise.base.clock import Clock, ends_in_time
 from turnwise.base.threads import in_thread, is_async
 from turnwise.coding_agent.text import visible_line
 from turnwise.errors import CallerError, ToolFault
-from turnwise.running.grants import seconds_of
+from turnwise.running.run_context import seconds_of
 from turnwise.running.tools import Arguments, Tool
 from turnwise.running.working_call import telling
 from turnwise.settings.settings import Layer

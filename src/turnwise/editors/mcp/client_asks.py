@@ -25,7 +25,7 @@ from turnwise.coding_agent.text import visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules
 from turnwise.running.approvals import Asking
-from turnwise.turn.approvals import Approval, OneAsk
+from turnwise.turn.config import Approval, OneAsk
 
 FIELD = "answer"
 ONCE, ALWAYS, NO = "allow once", "always allow in this run", "do not run it"

@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, TextContent
 
 from turnwise.agent.formatting import many
 from turnwise.agent.results import RunResult
-from turnwise.agent.run_options import RunOptions
+from turnwise.agent.run_setup import RunOptions
 from turnwise.agent.runs import Run
 from turnwise.base.clock import Clock
 from turnwise.coding_agent.asked_calls import MAX_TITLE, title_of

@@ -24,9 +24,8 @@ from turnwise.lab.endpoint_check.rule_probes import (
 )
 from turnwise.lab.endpoint_check.running import CONNECT_S, HOPELESS, IDLE_S, LIMITS, pause, wait_s_of
 from turnwise.rules.pricing import PriceRow
-from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import ResponseReceived
+from turnwise.turn.events import ResponseReceived, SendRequest
 from turnwise.vocab import Fault, FaultKind, Request, Usage
 from turnwise.wire.family import HttpCall
 from turnwise.wire.profiles import Profile

@@ -20,9 +20,8 @@ from turnwise.lab.endpoint_check.judging import REFUSED, has_answered
 from turnwise.lab.endpoint_check.probes import INVENTED, MAX_WAITS, NO_KEY, OTHER_WAYS, PROBES, Probe, SoFar, is_counted
 from turnwise.lab.endpoint_check.shapes import BodyLook, LearnedField, Marks, Observed
 from turnwise.lab.families import FAMILIES
-from turnwise.turn.commands import SendRequest
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import ResponseReceived
+from turnwise.turn.events import ResponseReceived, SendRequest
 from turnwise.vocab import (
     ArgumentsState,
     Fault,

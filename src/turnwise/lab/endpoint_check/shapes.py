@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.assembly.heal import KINDS
+from turnwise.assembly.json_text import KINDS
 from turnwise.lab.families import FAMILIES
 from turnwise.vocab import (
     CALL_NOT_READ,

@@ -53,7 +53,7 @@ from turnwise._version import __version__
 from turnwise.base.clock import Clock, sleep
 from turnwise.base.processes import passed_on
 from turnwise.errors import ToolFault
-from turnwise.running.grants import turn_at_work
+from turnwise.running.run_context import turn_at_work
 from turnwise.running.tool_output import cut_middle
 from turnwise.running.working_call import NoAnswer, OwnModel
 from turnwise.settings.mcp_files import ServerAddress, ServerCommand, ServerEntry, ServerObject

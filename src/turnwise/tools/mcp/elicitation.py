@@ -21,7 +21,7 @@ from mcp_types import (
 from turnwise.running.working_call import ModelQuestion, NoAnswer, OwnModel
 from turnwise.settings.mcp_files import is_web_address
 from turnwise.tools.mcp.offered_tools import content_parts
-from turnwise.turn.approvals import Approval
+from turnwise.turn.config import Approval
 from turnwise.vocab import File, Text
 
 MAX_FIELDS = 20

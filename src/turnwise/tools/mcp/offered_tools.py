@@ -23,7 +23,7 @@ from mcp_types import (
 )
 
 from turnwise.errors import ToolFault
-from turnwise.rules.names import mcp_tool_name
+from turnwise.rules.arguments import mcp_tool_name
 from turnwise.rules.schema import fault_of_schema
 from turnwise.running.tool_output import MAX_PARTS, cut_middle
 from turnwise.settings.mcp_files import ServerEntry

@@ -11,11 +11,11 @@ import msgspec
 from turnwise.base.clock import Clock, Overdue, SystemClock, Watchdog
 from turnwise.base.programs import ProgramSearch
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.running.grants import Inspector
+from turnwise.running.run_context import Inspector
 from turnwise.running.tools import Tool
 from turnwise.tools.sandbox.environment import PrivateFolder
-from turnwise.turn.commands import PlannedCall
 from turnwise.turn.config import Effect
+from turnwise.turn.events import PlannedCall
 
 INSPECT_S = 5.0  # a file system that answers later hangs; a call of it takes milliseconds
 

@@ -3,7 +3,7 @@
 import functools
 from pathlib import Path
 
-from turnwise.running.grants import call_at_work
+from turnwise.running.run_context import call_at_work
 from turnwise.running.tools import Arguments, Tool
 from turnwise.tools.workspace import (
     edit_tool as editing,

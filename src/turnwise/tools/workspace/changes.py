@@ -19,7 +19,7 @@ import msgspec
 from turnwise.base.private_folders import NEW_S, make_private_folder
 from turnwise.errors import ToolFault
 from turnwise.journal.owners import is_alive, is_presumed_gone, our_name
-from turnwise.running.grants import call_at_work, turn_at_work
+from turnwise.running.run_context import call_at_work, turn_at_work
 from turnwise.tools.workspace.staged_changes import (
     NOTE,
     Disk,

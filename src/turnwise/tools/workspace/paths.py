@@ -12,7 +12,7 @@ import msgspec
 
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules.permission_paths import is_inside
-from turnwise.running.grants import was_judged
+from turnwise.running.run_context import was_judged
 from turnwise.tools.workspace.changes import FileChanges
 from turnwise.tools.workspace.content import Memory
 from turnwise.tools.workspace.output import is_gone_output

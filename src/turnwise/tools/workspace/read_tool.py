@@ -18,10 +18,10 @@ from turnwise.base.unasked_files import LeftOut, read_unasked
 from turnwise.errors import ToolFault
 from turnwise.rules import guarded_names
 from turnwise.rules.guarded_names import is_secret
-from turnwise.running.grants import is_for_program, seconds_of
+from turnwise.running.run_context import is_for_program, seconds_of
 from turnwise.tools.workspace.content import FileText, LineSpan, image_type, kind_of, printable, text_of
 from turnwise.tools.workspace.paths import MAX_READ_BYTES, OTHERS_FOLDERS, SKIPPED_FOLDERS, WorkspacePaths
-from turnwise.turn.endings import TURNS_TIME
+from turnwise.turn.outcomes import TURNS_TIME
 from turnwise.vocab import File, Message, Text, notes_of
 from turnwise.vocab.file_names import shown_name
 from turnwise.vocab.hidden_characters import shown

@@ -15,7 +15,7 @@ from turnwise.base.clock import Clock
 from turnwise.base.processes import run_group
 from turnwise.base.programs import ProgramSearch, is_program
 from turnwise.errors import ToolFault
-from turnwise.running.grants import Inspector, programs_at_hand, runs_unasked, seconds_of
+from turnwise.running.run_context import Inspector, programs_at_hand, runs_unasked, seconds_of
 from turnwise.running.tools import Tool
 from turnwise.running.working_call import telling
 from turnwise.tools.sandbox import (
@@ -32,7 +32,7 @@ from turnwise.tools.sandbox.git import GitFolders, find_git_folders
 from turnwise.tools.sandbox.sandbox_types import CommandBounds, allowed_bounds, unasked_bounds
 from turnwise.tools.shell_judge import inspector
 from turnwise.tools.workspace.output import MAX_FILES, Tape
-from turnwise.turn.endings import TURNS_TIME
+from turnwise.turn.outcomes import TURNS_TIME
 from turnwise.vocab.file_names import shown_name
 
 DEFAULT_S = 120

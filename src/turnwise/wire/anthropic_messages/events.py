@@ -30,19 +30,24 @@ from turnwise.wire.anthropic_messages.thinking import input_repairs
 from turnwise.wire.endings import unsaid_finish
 from turnwise.wire.family import BadRequest
 from turnwise.wire.faults import no_response
-from turnwise.wire.healing import check_sound, has_lone_surrogate, is_sound, is_too_long, is_utf8, write_value
 from turnwise.wire.json_fields import (
     LONG_BYTES,
     UNREADABLE,
     Fields,
+    check_sound,
     each_alone,
     first_byte,
+    has_lone_surrogate,
     is_null,
+    is_sound,
+    is_too_long,
+    is_utf8,
     quote,
     read_fields,
     read_items,
     string_of,
     write_object,
+    write_value,
 )
 from turnwise.wire.long_events import read_any, told_long_calls, too_much
 from turnwise.wire.profiles import MAX_PARTS, Limits

@@ -59,30 +59,28 @@ from turnwise.wire.anthropic_messages.parts import (
 from turnwise.wire.anthropic_messages.thinking import input_repairs
 from turnwise.wire.endings import says_nothing, unsaid_finish
 from turnwise.wire.faults import too_large
-from turnwise.wire.healing import (
+from turnwise.wire.json_fields import (
     DAMAGES,
     LINE_END_LOST,
     PINGS,
+    UNREADABLE,
+    Fields,
     breaks_strings,
     check_sound,
     has_controls,
     has_lone_surrogate,
     is_noise,
+    is_null,
     is_ping,
     is_too_long,
     left_out,
     printable,
-    read_damaged,
-    whole_text,
-)
-from turnwise.wire.json_fields import (
-    UNREADABLE,
-    Fields,
-    is_null,
     quote,
+    read_damaged,
     read_fields,
     string_of,
     text_of_raw,
+    whole_text,
     write_object,
 )
 from turnwise.wire.profiles import Limits, Profile

@@ -12,12 +12,12 @@ from turnwise.vocab import Fault, FaultKind, Message, Reasoning, Repair, ToolCal
 from turnwise.wire.anthropic_messages.parts import own_fields
 from turnwise.wire.family import BETA_HEADER, HttpCall
 from turnwise.wire.generations import generation_of, plain_name
-from turnwise.wire.healing import printable
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
     is_null,
     is_object,
+    printable,
     quote,
     read_fields,
     read_items,

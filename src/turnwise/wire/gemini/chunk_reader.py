@@ -60,8 +60,16 @@ from turnwise.wire.gemini.parts import (
     read_item,
     signature,
 )
-from turnwise.wire.healing import check_utf8
-from turnwise.wire.json_fields import NOTHING, UNREADABLE, compact_text, is_error, is_null, read_string, write_object
+from turnwise.wire.json_fields import (
+    NOTHING,
+    UNREADABLE,
+    check_utf8,
+    compact_text,
+    is_error,
+    is_null,
+    read_string,
+    write_object,
+)
 from turnwise.wire.long_events import read_any
 from turnwise.wire.profiles import MAX_CITATIONS, MAX_PARTS
 

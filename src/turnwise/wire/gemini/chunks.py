@@ -12,8 +12,17 @@ import msgspec
 
 from turnwise.vocab import Frame, Lost, Mended, Repair
 from turnwise.wire.gemini.parts import read_fields
-from turnwise.wire.healing import LINE_END_LOST, breaks_strings, has_lone_surrogate, read_damaged, skipped, write_value
-from turnwise.wire.json_fields import NOTHING, UNREADABLE, write_object
+from turnwise.wire.json_fields import (
+    LINE_END_LOST,
+    NOTHING,
+    UNREADABLE,
+    breaks_strings,
+    has_lone_surrogate,
+    read_damaged,
+    skipped,
+    write_object,
+    write_value,
+)
 from turnwise.wire.long_events import read_any
 
 P = TypeVar("P")

@@ -18,8 +18,7 @@ from turnwise.wire.faults import (
     timed,
     with_counts,
 )
-from turnwise.wire.healing import printable
-from turnwise.wire.json_fields import NOTHING, UNREADABLE, read_fields, string_of
+from turnwise.wire.json_fields import NOTHING, UNREADABLE, printable, read_fields, string_of
 
 # The word in `error.status` (google.rpc.Code).
 STATUS_KINDS: dict[str, FaultKind] = {

@@ -10,8 +10,7 @@ from turnwise.vocab import Fault, Faulted, FaultKind, Frame, ReasoningDelta, Tex
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.gemini.chunk_reader import ChunkReader
 from turnwise.wire.gemini.chunks import PartialArg
-from turnwise.wire.healing import check_utf8
-from turnwise.wire.json_fields import LONG_BYTES, NOTHING, UNREADABLE
+from turnwise.wire.json_fields import LONG_BYTES, NOTHING, UNREADABLE, check_utf8
 from turnwise.wire.long_events import COUNTED_BYTES
 from turnwise.wire.profiles import Limits
 from turnwise.wire.repeated_chunks import LEARN_FROM, MISS_COST, START, Alike

@@ -9,8 +9,7 @@ import msgspec
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire import faults
 from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s, timed, with_counts
-from turnwise.wire.healing import printable
-from turnwise.wire.json_fields import UNREADABLE
+from turnwise.wire.json_fields import UNREADABLE, printable
 
 # The provider's own code or type -> kind. Sources: OpenAI "Error codes", Azure OpenAI, DeepSeek, Mistral, xAI and OpenRouter
 # API references; recorded errors.

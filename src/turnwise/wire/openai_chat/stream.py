@@ -19,8 +19,17 @@ from turnwise.vocab import (
     ToolCallDelta,
 )
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.healing import LINE_END_LOST, breaks_strings, has_controls, is_sound, left_out, read_damaged
-from turnwise.wire.json_fields import LONG_BYTES, UNREADABLE, is_error
+from turnwise.wire.json_fields import (
+    LINE_END_LOST,
+    LONG_BYTES,
+    UNREADABLE,
+    breaks_strings,
+    has_controls,
+    is_error,
+    is_sound,
+    left_out,
+    read_damaged,
+)
 from turnwise.wire.long_events import read_any, told_long_calls, too_much
 from turnwise.wire.openai_chat.chunk_reader import ChunkReader
 from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, is_there, objects, read_loosely

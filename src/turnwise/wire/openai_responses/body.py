@@ -8,15 +8,18 @@ import msgspec
 
 from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Lost, Mended, Repair, Started
 from turnwise.wire.faults import no_response
-from turnwise.wire.healing import (
+from turnwise.wire.json_fields import (
+    UNREADABLE,
+    Fields,
     breaks_strings,
     check_sound,
     has_lone_surrogate,
+    is_object,
     printable,
     read_damaged,
+    read_fields,
     write_value,
 )
-from turnwise.wire.json_fields import UNREADABLE, Fields, is_object, read_fields
 from turnwise.wire.long_events import told_long_calls, too_much
 from turnwise.wire.openai_responses.faults import fault_of
 from turnwise.wire.openai_responses.items import TooManyItems

@@ -8,8 +8,16 @@ import msgspec
 from turnwise.vocab import Fault, FaultKind
 from turnwise.wire import faults
 from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s, timed, with_counts
-from turnwise.wire.healing import MAX_MENDED_BYTES, printable, read_objects
-from turnwise.wire.json_fields import Fields, encode, is_object, object_at, read_fields
+from turnwise.wire.json_fields import (
+    MAX_MENDED_BYTES,
+    Fields,
+    encode,
+    is_object,
+    object_at,
+    printable,
+    read_fields,
+    read_objects,
+)
 from turnwise.wire.openai_responses.parts import text_at
 
 # The provider's own code or type -> kind. Source: OpenAI docs, "Error codes"; `ResponseError.code` of the API reference;

@@ -56,8 +56,7 @@ from turnwise.wire.endings import (
     usage_table,
     with_terms,
 )
-from turnwise.wire.healing import printable
-from turnwise.wire.json_fields import Fields, is_error, is_object, object_at, read_fields, without
+from turnwise.wire.json_fields import Fields, is_error, is_object, object_at, printable, read_fields, without
 from turnwise.wire.openai_responses.faults import fault_of
 from turnwise.wire.openai_responses.items import DELTAS, NONE, Delta, Item, Items
 from turnwise.wire.openai_responses.parts import citation_of, count_at, kind_of, list_at, opaque_from, parts_of, text_at

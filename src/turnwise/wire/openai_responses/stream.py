@@ -27,8 +27,18 @@ from turnwise.vocab import (
     ToolCallDelta,
 )
 from turnwise.wire.faults import no_response, too_large
-from turnwise.wire.healing import PINGS, has_controls, is_ping, is_sound, skipped
-from turnwise.wire.json_fields import LONG_BYTES, UNREADABLE, Fields, each_alone, read_fields
+from turnwise.wire.json_fields import (
+    LONG_BYTES,
+    PINGS,
+    UNREADABLE,
+    Fields,
+    each_alone,
+    has_controls,
+    is_ping,
+    is_sound,
+    read_fields,
+    skipped,
+)
 from turnwise.wire.openai_responses.body import Healed, check_text, heal, read_body
 from turnwise.wire.openai_responses.items import DELTAS, NONE, Delta, Item, TooManyItems
 from turnwise.wire.openai_responses.open_response import (
