@@ -76,8 +76,8 @@ SEARCHES = {
 
 
 class UsageTable(NamedTuple):
-    """What the fields of a usage object mean, by path. `closed` are those of which nothing has to be looked at: none of what they
-    hold has a meaning of its own, and neither is a word that counts."""
+    """What the fields of a usage object mean, by path. `closed` are the fields that nobody has to look into: nothing
+    that they hold has a meaning of its own or is a word that counts."""
 
     fields: Mapping[str, UsageField]
     closed: frozenset[str]

@@ -1,4 +1,4 @@
-"""What the gateway knows of a family, and whoever reads messages that were written for it. Each family's `relay_facts.py` has one
+"""What the gateway and the readers of messages know of a family. Each family's `relay_facts.py` has one
 value of it; a run of the library that does neither loads none."""
 
 import functools

@@ -87,8 +87,8 @@ TRAITS = FamilyTraits(
     id_characters=64,  # Bedrock's `toolUseId` ends there
     # Calls and results in the history of a request without `tools` are refused (LiteLLM and Bedrock refuse it before it leaves).
     wants_called_tools=True,
-    # Some of the provider's own tools stand in front alone, and behind no tool in front none goes without reading all anew (API
-    # docs, "Define tools in a message").
+    # Some of the provider's own tools may stand in front only. If no tool stands in front, a tool behind the messages makes the
+    # model read everything again (API docs, "Define tools in a message").
     plain_tools_behind=True,
     pause_goes_back_last=True,  # `pause_turn`, by design of the API: the one exception to promise end:no-prefill
     caches_within_messages=True,  # block by block (API docs, "Prompt caching")
