@@ -220,7 +220,8 @@ def doings(lines: Sequence[str], *, room: Room, log: Path, can_write: bool = Tru
     finally:
         os.close(stops)
     if ran.returncode != 0:
-        raise RuntimeError(f"the lines were not run: {ran.stderr.decode(errors='replace')[-500:]}")
+        said = (ran.stdout + ran.stderr).decode(errors="replace")[-500:]
+        raise RuntimeError(f"the lines were not run (exit code {ran.returncode}): {said}")
     number = -1
     seen = False
     own: set[int] = set()  # processes of the runner itself
