@@ -11,6 +11,10 @@ TurnwiseError
 │   ├── NotRecorded        a test's request is not the one that its recording has
 │   ├── RequestForbidden   a test asked for another machine while `turnwise.testing.plugin` is on
 │   ├── TurnRefused        this agent or worker does not take the turn; another one may
+│   ├── SessionBusy        a turn of the session runs already
+│   ├── SessionLeft        a process left the session's last turn, which can be resumed
+│   ├── KeyReused          the key of a turn was given with another prompt
+│   ├── NothingToResume    the session's last turn has ended
 │   ├── UnreadableTurn     the records of a turn are damaged, or from a newer turnwise
 │   ├── JournalRefused     the journal's database does not give its user the rights that are needed
 │   └── JournalFailed      the journal cannot be read or written: a full disk, another process, a newer version
@@ -78,6 +82,22 @@ class RequestForbidden(CallerError):
 
 class TurnRefused(CallerError):
     """This agent or worker does not accept the turn. Another one may."""
+
+
+class SessionBusy(CallerError):
+    """A turn of the session runs already, in this process or in another one. Wait for it, or speak to its `Run`."""
+
+
+class SessionLeft(CallerError):
+    """The process that ran the session's last turn has left it. Resume it, or run with `drop_left=True`."""
+
+
+class KeyReused(CallerError):
+    """A turn with this key exists, and it was given another prompt, other results or other approvals."""
+
+
+class NothingToResume(CallerError):
+    """The last turn of the session has ended, or there is none."""
 
 
 class UnreadableTurn(CallerError):

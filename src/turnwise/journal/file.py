@@ -220,7 +220,7 @@ def is_whole(connection: sqlite3.Connection) -> bool:
 # append).
 
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 APPLICATION_ID = 0x7475726E  # "turn": tells our files from other SQLite files
 
 FIRST_TABLES = """
@@ -258,6 +258,14 @@ RECORDS = (
 )
 # Version 9 keeps budgets, and the labels of a session as a JSON object.
 SHARED = (*BUDGET_TABLES, "alter table session add column labels text not null default '{}'")
+# Version 10 keeps the caller's key of a turn, and what it is asked. One index serves both ways to find a turn in its session. The
+# schema stays within the first page, so that no other broken page costs the whole file.
+KEYS = (
+    "alter table turn add column key text",
+    "alter table turn add column asked text",
+    "drop index if exists turn_by_session",
+    "create unique index turn_by_key on turn (session, key)",
+)
 SCHEMA = ";".join(
     (
         FIRST_TABLES.strip().removesuffix(";"),
@@ -267,6 +275,7 @@ SCHEMA = ";".join(
         *LEDGER_CACHES,
         *REPAIRS_SCHEMA,
         *SHARED,
+        *KEYS,
     )
 )
 
@@ -284,6 +293,7 @@ UPGRADES = {
     6: REPAIRS_SCHEMA,
     7: (),  # the records of a turn that went on after a crash: an older turnwise would replay them wrongly
     8: SHARED,
+    9: KEYS,
 }
 
 
@@ -309,6 +319,7 @@ SQLITE = Dialect(
     after_deleting="pragma wal_checkpoint(truncate)",
     locked="",
     unless_locked="",
+    label="case when json_valid(session.labels) then (select value from json_each(session.labels) where key = ?) end",
 )
 
 

@@ -22,18 +22,27 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from turnwise.base.clock import Clock, SystemClock
+from turnwise.base.clock import Clock, SystemClock, TimeOrderedIds
 from turnwise.base.extras import require_extras
-from turnwise.errors import CallerError, JournalFailed, UnreadableTurn
+from turnwise.errors import (
+    CallerError,
+    JournalFailed,
+    NothingToResume,
+    SessionBusy,
+    SessionLeft,
+    UnreadableTurn,
+)
 from turnwise.journal.budgets import BudgetBook
 from turnwise.journal.direct_ledger import DirectLedger, RepairBook
 from turnwise.journal.file import BUSY_S, JournalFile, make_private, prepare, raise_explained
+from turnwise.journal.ledger import Value
 from turnwise.journal.ledger_queries import LedgerReader
 from turnwise.journal.owners import (
     WORKER,
     Claim,
     Lease,
     is_alive,
+    is_frozen,
     is_here,
     is_of_earlier_boot,
     our_name,
@@ -50,13 +59,25 @@ from turnwise.journal.session_rows import (
     Session,
     SessionColumns,
     SessionRow,
+    SessionStatus,
     TurnRow,
     check_session_id,
     labels_text,
+    read_labels,
     session_row,
     shown_id,
 )
 from turnwise.journal.stores import JournalConnection, JournalStore, T, Values, beside
+from turnwise.journal.turn_keys import (
+    KeyedTurn,
+    TurnKey,
+    accept,
+    as_message,
+    asked_digest,
+    check_new_id,
+    find_key,
+    take_key,
+)
 from turnwise.journal.turn_writer import (
     KINDS,
     JournalEntry,
@@ -68,9 +89,10 @@ from turnwise.journal.turn_writer import (
 )
 from turnwise.settings.options import Durability, check_durability
 from turnwise.settings.settings import state_folder
+from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Event, TurnStarted
-from turnwise.turn.machine import SessionFold, SessionSoFar
-from turnwise.vocab import StopReason
+from turnwise.turn.machine import SessionFold, SessionSoFar, rebuilt
+from turnwise.vocab import Message, StopReason
 from turnwise.vocab.file_names import is_text, shown_name
 
 SHORTEST_PREFIX = 4
@@ -256,15 +278,18 @@ class Journal:
         parent: tuple[str, str] | None = None,
         started: TurnStarted | None = None,
         labels: Labels = NO_LABELS,
+        key: TurnKey | None = None,
+        drop_left: bool = True,
     ) -> TurnJournal:
         """Begin a turn of a session and return the pen that writes it. A new session is made.
 
         `title` and `labels` are kept from the session's first turn. `parent` is the turn and the call that a sub-agent's session
-        belongs to. `started` is written as the first record, so that no turn is without its beginning.
+        belongs to. `started` is written as the first record, so that no turn is without its beginning. With a `key`, an accepted
+        turn of that key begins; raises KeyTaken if another one has begun.
 
-        Raises CallerError if a living process (this one included) runs a turn of that session, or if a newer turnwise
-        has changed the file since it was opened. A turn that a dead process left is marked as lost: see
-        `Session.turns`.
+        Raises SessionBusy if a living process (this one included) runs a turn of that session, and CallerError if a newer
+        turnwise has changed the file since it was opened. A turn that a dead process left is marked as lost (see
+        `Session.turns`); without `drop_left` it raises SessionLeft.
         """
         if self._claim is not None and parent is None:
             assert started is not None, "an agent begins with its first record"
@@ -286,16 +311,26 @@ class Journal:
                 if running == turn_id and owner == our_name():
                     return number  # the attempt before this one stands, though its connection was lost
                 if running not in self._left and is_alive(owner, session=session_id):
-                    raise CallerError(f"{said_to_run(session_id, owner=owner)}, or start a new session")
+                    raise SessionBusy(f"{said_to_run(session_id, owner=owner)}, or start a new session")
+            is_there = key is not None and take_key(
+                connection, key, session=session_id, turn_id=turn_id, owner=our_name()
+            )
+            if not drop_left and connection.execute(_HAS_LEFT, (session_id, session_id)).fetchone() is not None:
+                raise SessionLeft(said_left(session_id))
             connection.execute(
                 "update turn set status = 'lost', epoch = epoch + 1, finished = ? where session = ? and status = 'running'",
                 (now, session_id),
             )
-            (number,) = connection.execute(
-                "insert into turn (id, session, status, owner, created, number)"
-                f" values (?, ?, 'running', ?, ?, {self._store.dialect.next_number}) returning number",
-                (turn_id, session_id, our_name(), now),
-            ).fetchone()
+            named = (None, None) if key is None else (key.text, key.asked)
+            begins = (
+                f"update turn set status = 'running', owner = ?, asked = ?, number = {self._store.dialect.next_number}"
+                " where id = ? returning number"
+                if is_there
+                else "insert into turn (id, session, status, owner, created, key, asked, number)"
+                f" values (?, ?, 'running', ?, ?, ?, ?, {self._store.dialect.next_number}) returning number"
+            )
+            values = (our_name(), named[1], turn_id) if is_there else (turn_id, session_id, our_name(), now, *named)
+            (number,) = connection.execute(begins, values).fetchone()
             if started is not None:
                 connection.execute(
                     self._store.dialect.record, (number, 1, 1, KINDS[TurnStarted], encode_record(started).decode(), now)
@@ -363,8 +398,8 @@ class Journal:
             self._store.check_version(connection)
             row = connection.execute(
                 "select session, status, owner, epoch, number, exists (select 1 from turn later where"
-                " later.session = turn.session and later.number > turn.number) from turn where id = ?"
-                + self._store.dialect.locked,
+                " later.session = turn.session and later.number > turn.number and later.status not in ('queued', 'accepted'))"
+                " from turn where id = ?" + self._store.dialect.locked,
                 (turn_id,),
             ).fetchone()
             if row is None:
@@ -395,14 +430,14 @@ class Journal:
 
     def _check_left(self, turn_id: str, *, session: str, status: str, owner: str) -> None:
         if status not in ("running", "lost"):
-            raise CallerError(f"the last turn of session `{session}` has ended: there is nothing to resume")
+            raise NothingToResume(f"the last turn of session `{session}` has ended: there is nothing to resume")
         if (
             status == "running"
             and turn_id not in self._left
             and self._claim is None
             and is_alive(owner, session=session)
         ):
-            raise CallerError(said_to_run(session, owner=owner))
+            raise SessionBusy(said_to_run(session, owner=owner))
 
     def tries_in_vain(self, turn_id: str) -> int:
         """How many times in a row the turn was resumed without progress."""
@@ -438,22 +473,22 @@ class Journal:
         if session.turns and session.turns[-1].status == "running":
             with self._store.statement() as connection:
                 (owner,) = connection.execute("select owner from turn where id = ?", (session.turns[-1].id,)).fetchone()
-            raise CallerError(said_to_run(session.row.id, owner=owner))
+            raise SessionBusy(said_to_run(session.row.id, owner=owner))
 
     def take_over(self, session_id: str) -> Session:
         """The session, with its turns as those of a process that is gone, by the caller's word.
 
-        This is for a process that cannot be seen from here: it ran before the last boot, in another container or on another
-        machine. If it still lives, it writes nothing more once the turn is resumed.
+        This is for a process that cannot be seen from here (it ran before the last boot, in another container or on another
+        machine), or that is frozen. If it still lives, it writes nothing more once the turn is resumed.
 
-        Raises CallerError if the process is seen to live, or a worker has the turn: its lease decides.
+        Raises SessionBusy if the process is seen to work, and CallerError if a worker has the turn: its lease decides.
         """
         session = self.find_session(session_id)
         with self._store.statement() as connection:
             rows = connection.execute(RUNNING_BELOW, {"session": session_id}).fetchall()
         for owner, _ in rows:
-            if is_alive(owner) and is_here(owner):
-                raise CallerError(said_to_run(session_id, owner=owner))
+            if is_alive(owner) and is_here(owner) and not is_frozen(owner):
+                raise SessionBusy(said_to_run(session_id, owner=owner))
             if owner.startswith(WORKER):
                 raise CallerError(
                     f"session `{session_id}` is with a worker: another worker continues it when its lease has ended"
@@ -462,11 +497,77 @@ class Journal:
             presume_gone(owner, session=below)
         return self.find_session(session.row.id)
 
-    def sessions(self, *, limit: int = 100) -> list[SessionRow]:
-        """The sessions that were used last, latest first, without those of sub-agents. At most `limit`."""
+    def sessions(
+        self,
+        *,
+        limit: int = 100,
+        labels: Labels = NO_LABELS,
+        state: SessionStatus | None = None,
+        before: SessionRow | None = None,
+    ) -> list[SessionRow]:
+        """The sessions that were used last, latest first, without those of sub-agents. At most `limit`.
+
+        With `labels`, only sessions that have all of them; with a `state`, only sessions whose last turn has it. `before` is the
+        last row of the page before this one.
+        """
+        found: list[SessionRow] = []
+        where, values = ["parent_turn is null"], list[Value]()
+        for name, text in labels.items():
+            where.append(f"{self._store.dialect.label} = ?")
+            values += [name, text]
         with self._store.statement() as connection:
-            rows = connection.execute(f"{self._rows_of('parent_turn is null')} limit ?", (limit,)).fetchall()
-        return sorted([session_row(row) for row in rows], key=lambda row: (row.updated, row.id), reverse=True)
+            while len(found) < limit:
+                after = [] if before is None else [_AFTER]
+                place = [] if before is None else [before.id, before.updated, before.id]
+                sql = f"{self._rows_of(' and '.join([*where, *after]))} limit ?"
+                rows = connection.execute(sql, (*values, *place, limit)).fetchall()
+                read = [session_row(row) for row in rows]
+                found += [row for row in read if state is None or row.status == state]
+                if len(rows) < limit:
+                    break
+                before = read[-1]
+        return sorted(found[:limit], key=lambda row: (row.updated, row.id), reverse=True)
+
+    def accept(self, session: str, key: str, prompt: str | Message, *, labels: Labels = NO_LABELS) -> bool:
+        """Keep a turn that has not begun. Later, in any process, `agent.run(session=session, key=key)` begins it.
+
+        `session` and `key` are 1 to 128 of the characters `A-Z a-z 0-9 . _ : -`; an unknown session begins, with these `labels`.
+        False: the session has a turn of that key and prompt already. Raises KeyReused if its prompt is another one.
+        """
+        message = as_message(prompt)
+        named = TurnKey(text=check_new_id(key, what="the key"), asked=asked_digest(message))
+        return accept(
+            self._store,
+            named,
+            session=check_new_id(session, what="the session's id"),
+            turn_id=TimeOrderedIds(self._clock).new(),
+            prompt=message,
+            now=self._clock.now(),
+            labels=read_labels(labels),
+        )
+
+    def find_key(self, session: str, key: str) -> KeyedTurn | None:
+        """The turn of that key in that session. None: there is none."""
+        found = find_key(self._store, session=session, key=key)
+        if found is not None and found.state == "running" and found.turn_id in self._left:
+            return msgspec.structs.replace(found, state="left")
+        return found
+
+    def result(self, session: str, key: str) -> TurnResult | None:
+        """How the turn of that key ended, rebuilt from its records. None: it has not begun, or it goes on.
+
+        Raises CallerError if the session has no turn of that key. The output is JSON here; `await agent.run(session=session,
+        key=key)` gives it as a value.
+        """
+        if (found := self.find_key(session, key)) is None:
+            raise CallerError(f"session `{shown_id(session)}` has no turn with the key `{shown_id(key)}`")
+        return None if found.state != "ended" else self.result_of(found.turn_id, session=session)
+
+    def result_of(self, turn_id: str, *, session: str) -> TurnResult | None:
+        """How that turn of the session ended. None: its records do not hold its end."""
+        turns = self.find_session(session).turns
+        place = next((at for at, turn in enumerate(turns) if turn.id == turn_id), len(turns))
+        return rebuilt(self.events(turn_id), earlier=session_so_far(self, turns[:place]).carried).result
 
     def _rows_of(self, which: str) -> str:
         """SQL of the sessions, the latest first as far as their own rows say."""
@@ -627,7 +728,8 @@ class Journal:
 
     def _load(self, row: SessionRow) -> Session:
         is_claimed = self._claim is not None and row.id == self._claim.session
-        begun = "and status <> 'queued'" if is_claimed else ""  # thousands may be queued behind the current one
+        # thousands may be queued behind the current one; an accepted turn has not begun
+        begun = "and status not in ('queued', 'accepted')" if is_claimed else "and status <> 'accepted'"
         with self._store.statement() as connection:
             rows = connection.execute(
                 "select id, session, status, created, finished, stop_reason, complete, owner from turn"
@@ -658,6 +760,23 @@ def _up_to(claim: Claim, *, turns: Sequence[TurnRow]) -> list[TurnRow]:
     if claim.is_new:
         return before
     return [*before, *[msgspec.structs.replace(turn, status="lost") for turn in turns if turn.id == claim.turn_id]]
+
+
+def said_left(session_id: str) -> str:
+    """What a caller reads whose session has a turn that was left."""
+    return (
+        f"a process left the last turn of session `{session_id}`, and it can go on: `await agent.resume({session_id!r})`; to go "
+        "on without it, give the run `drop_left=True`"
+    )
+
+
+# A session behind another one in the list, which may be deleted by now.
+_AFTER = "(updated, session.id) < (coalesce((select updated from session where id = ?), ?), ?)"
+# The last turn that has begun, if its process has let go of it or is gone (its status is then the process's last word).
+_HAS_LEFT = """
+select id from turn where session = ? and status in ('lost', 'running') and stop_reason is null and complete is null
+    and number = (select max(number) from turn where session = ? and status not in ('queued', 'accepted'))
+    and exists (select 1 from written where written.turn = turn.id)"""
 
 
 class _Sending(msgspec.Struct):

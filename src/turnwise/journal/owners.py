@@ -51,6 +51,12 @@ def is_alive(name: str, *, session: str = "") -> bool:
     return fields[0] not in ENDED and (not started or fields[19] == started)
 
 
+def is_frozen(name: str) -> bool:
+    """Whether it names a process of this machine that is stopped (SIGSTOP, a debugger): it may go on at any time."""
+    found = _NAME.fullmatch(name)
+    return found is not None and is_here(name) and _status(int(found["pid"]))[:1] in (["T"], ["t"])
+
+
 def is_here(name: str) -> bool:
     """Whether it names a process that can be seen from this one: of the same boot, in the same namespaces. A Linux whose `/proc`
     is hidden or foreign does not say in which namespace we are: nobody is here then."""

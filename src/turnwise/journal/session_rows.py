@@ -65,8 +65,8 @@ def labels_in(text: str) -> dict[str, str]:
         return {}
 
 
-SessionStatus = Literal["queued", "running", "waiting", "done", "lost"]
-"""`queued`: no worker has begun it.
+SessionStatus = Literal["accepted", "queued", "running", "waiting", "done", "lost"]
+"""`accepted`: kept under its key, and not begun. `queued`: no worker has begun it.
 `waiting`: ended while calls wait for the client or for a person. `lost`: its process went away before the end."""
 
 
@@ -130,9 +130,10 @@ SESSIONS_WHERE = """
 select session.id, folder, title, session.created, updated, last.finished,
     (select count(*) from turn where session = session.id),
     last.status, last.stop_reason, last.complete, last.owner, session.labels
-from session left join turn as last on last.id = (
-    select turn.id from turn where turn.session = session.id order by number desc nulls last, created desc, id desc limit 1
-)
+from session left join turn as last on last.id = coalesce((
+    select turn.id from turn where turn.session = session.id and turn.status <> 'accepted'
+    order by number desc nulls last, created desc, id desc limit 1
+), (select turn.id from turn where turn.session = session.id order by created desc, id desc limit 1))
 where {} order by updated desc, session.id desc"""
 RUNNING_BELOW = """
 with recursive tree (id) as (

@@ -217,6 +217,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     after_deleting: str  # so that no copy of it stays
     locked: str  # behind a select of one row: nobody else changes it until the transaction ends
     unless_locked: str  # behind a select of one row: it is not found where somebody else has locked it
+    label: str  # of a session: the label of a name
 
 
 class EventRow(msgspec.Struct, frozen=True, gc=False):

@@ -324,11 +324,11 @@ def restore(events: Iterable[Event], *, earlier: Sequence[Message] | Carried = (
     journal that does not begin with TurnStarted, or whose events are not a legal sequence.
     """
     commands: list[Command] = []
-    turn = _rebuilt(events, earlier=earlier, commands=commands)
+    turn = rebuilt(events, earlier=earlier, commands=commands)
     return turn, commands
 
 
-def _rebuilt(
+def rebuilt(
     events: Iterable[Event], *, earlier: Sequence[Message] | Carried, commands: list[Command] | None = None
 ) -> Turn:
     """Only the turn: each command holds the history at its time, and all commands of a long turn together would be quadratic."""
@@ -376,7 +376,7 @@ class SessionFold:
     def take_events(self, events: Sequence[Event], *, begun: Collection[str] | None = None) -> None:
         """`take` the turn of these events; without events nothing is added."""
         if events:
-            self.take(_rebuilt(events, earlier=self.carried), started=_first(events[0]), begun=begun)
+            self.take(rebuilt(events, earlier=self.carried), started=_first(events[0]), begun=begun)
 
     def take(self, turn: Turn, *, started: TurnStarted, begun: Collection[str] | None = None) -> None:
         """Add the session's next turn after the others. A turn that has not ended is left as it is. The model is told that the

@@ -286,7 +286,7 @@ def is_lost(error: psycopg.Error, connection: BoundedConnection | None) -> bool:
 # would wait, too.
 
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 OLDEST_SERVER = 13
 _LOCK_KEY = 0x7475726E  # "turn"
 LOCK_S = 2
@@ -462,6 +462,10 @@ UPGRADES: Upgrades = {
         """create trigger turn_is_of_its_session before insert on turn for each row execute function refuse_others()""",
         """create trigger session_is_of_its_user before update on session for each row
             when (old.began_by is distinct from current_user::text) execute function refuse_others()""",
+    ),
+    6: (  # the caller's key of a turn, and a digest of what it was asked
+        """alter table turn add column key text collate "C", add column asked text collate "C" """,
+        "create unique index turn_by_key on turn (session, key) where key is not null",
     ),
 }
 """What brings the tables up to the next version, by their version."""

@@ -148,6 +148,7 @@ POSTGRES = Dialect(
     after_deleting="",
     locked=" for update",
     unless_locked=" for no key update skip locked",
+    label="cast(session.labels as json) ->> ?",
 )
 
 
