@@ -226,6 +226,15 @@ PROMISES: dict[str, Promise] = {
         "Nothing of one run (words, asks, interrupts, deps, history, results) is reached through an object that runs share.",
         "field",
     ),
+    "run:key": Promise(
+        "A turn that the caller names by a key begins once, continues wherever it was left, and gives every asker the same result.",
+        "Chutes, field",
+    ),
+    "run:task-is-not-turn": Promise(
+        "A turn with a key outlives its task: a cancelled task, a client that left or a lost heartbeat leaves it to whoever "
+        "resumes it; only an explicit cancel ends it.",
+        "field",
+    ),
     # bill
     "bill:wire": Promise(
         "The ledger equals the server's own count of requests in every scenario, by purpose (step, retry, continue, compact, title, child, answer).",

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from turnwise.agent.budgets import Budget
     from turnwise.agent.children import AgentTool, Subagents
     from turnwise.agent.deps import DepsFactory, SessionKey
+    from turnwise.agent.followed_session import watch_session
     from turnwise.agent.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
     from turnwise.agent.mcp_servers import McpServer
     from turnwise.agent.results import RunFinished, RunInterrupted, RunResult
-    from turnwise.agent.runs import Run, RunStream
+    from turnwise.agent.runs import Run, RunStream, run_so_far
     from turnwise.agent.tools import FunctionTool, Toolset, tool
     from turnwise.agent.toolsets import MethodsOf, approved, filtered, prefixed
     from turnwise.agent.workspace import Workspace
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
         BadTool,
         BudgetSpent,
         CallerError,
+        KeyReused,
         MissingKey,
         ModelFault,
+        NothingToResume,
         OutputMismatch,
         ProviderFault,
+        SessionBusy,
+        SessionLeft,
         ToolFault,
         TurnwiseBug,
         TurnwiseError,
@@ -93,6 +98,7 @@ if TYPE_CHECKING:
         ToolSpec,
         Usage,
     )
+    from turnwise.workers.remote_turns import answer_asks, cancel_turns, open_asks, submit_turn, turn_status
 
 _ROOMS = {
     "turnwise.running.approvals": ("Asking",),
@@ -131,10 +137,14 @@ _ROOMS = {
         "BadTool",
         "BudgetSpent",
         "CallerError",
+        "KeyReused",
         "MissingKey",
         "ModelFault",
+        "NothingToResume",
         "OutputMismatch",
         "ProviderFault",
+        "SessionBusy",
+        "SessionLeft",
         "ToolFault",
         "TurnwiseBug",
         "TurnwiseError",
@@ -147,9 +157,10 @@ _ROOMS = {
     "turnwise.agent.children": ("AgentTool", "Subagents"),
     "turnwise.agent.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
     "turnwise.agent.deps": ("DepsFactory", "SessionKey"),
+    "turnwise.agent.followed_session": ("watch_session",),
     "turnwise.agent.mcp_servers": ("McpServer",),
     "turnwise.agent.results": ("RunFinished", "RunInterrupted", "RunResult"),
-    "turnwise.agent.runs": ("Run", "RunStream"),
+    "turnwise.agent.runs": ("Run", "RunStream", "run_so_far"),
     "turnwise.agent.tools": ("FunctionTool", "Toolset", "tool"),
     "turnwise.agent.toolsets": ("MethodsOf", "approved", "filtered", "prefixed"),
     "turnwise.agent.workspace": ("Workspace",),
@@ -177,6 +188,7 @@ _ROOMS = {
         "ToolSpec",
         "Usage",
     ),
+    "turnwise.workers.remote_turns": ("answer_asks", "cancel_turns", "open_asks", "submit_turn", "turn_status"),
 }
 # public name -> (module, the name there)
 _PLACES = {
@@ -215,6 +227,7 @@ __all__ = [
     "Hook",
     "ImportedHistory",
     "Journal",
+    "KeyReused",
     "MaxCost",
     "MaxRequests",
     "MaxSteps",
@@ -228,6 +241,7 @@ __all__ = [
     "ModelFault",
     "ModelLimits",
     "NamedTool",
+    "NothingToResume",
     "ObservationOptions",
     "OneAsk",
     "OutputMismatch",
@@ -251,7 +265,9 @@ __all__ = [
     "RunStream",
     "SafetyOptions",
     "ScriptLimits",
+    "SessionBusy",
     "SessionKey",
+    "SessionLeft",
     "Settings",
     "StepChanges",
     "StepStarted",
@@ -281,13 +297,20 @@ __all__ = [
     "Usage",
     "Workspace",
     "__version__",
+    "answer_asks",
     "approved",
+    "cancel_turns",
     "filtered",
     "messages_from",
     "messages_to",
+    "open_asks",
     "prefixed",
     "read_prices",
+    "run_so_far",
+    "submit_turn",
     "tool",
+    "turn_status",
+    "watch_session",
 ]
 
 

@@ -82,7 +82,9 @@ class House:
         )
         if self.last is not None:
             before: dict[str, Any] = (
-                {"session": self.last.session} if self.by == "session" else {"history": self.last.history}
+                {"session": self.last.session, "drop_left": True}
+                if self.by == "session"
+                else {"history": self.last.history}
             )
             options = {**before, **options}
 

@@ -262,21 +262,25 @@ async def test_a_program_that_draws_numbers_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.promise("run:own-state")
 async def test_a_part_of_an_id_reaches_no_session(tmp_path: Path) -> None:
-    """Proves: a program names a session by its whole id alone, in all ways to go on with it. Nothing is sent otherwise."""
+    """Proves: a program names a session by its whole id alone, in all ways to go on with it. A run with another id begins a
+    session that knows nothing of this one, or is refused if a caller cannot choose that id."""
     clock = SystemClock()
-    model = ScriptedModel(["Hello.", "Hello again."])
+    model = ScriptedModel(["Hello.", *["Who are you?"] * 5, "Hello again."])
     with Journal(tmp_path / "journal.db", clock=clock) as journal:
         agent = agent_of(model, journal, clock=clock)
         id = (await agent.run("My secret.")).session
-        strange = (f"{id} ", f"{id}\0", f"{id}\ud800", "%", "_" * len(id), "*")
-        for part in (id[:6], id[-6:], id[:-1], f"{id}1", id.upper(), *strange):
-            with pytest.raises(CallerError, match="there is no session"):
-                await agent.run("And?", session=part)
+        strange = (f"{id} ", f"{id}\0", f"{id}\ud800", "%", "*")
+        for part in (id[:6], id[-6:], id[:-1], f"{id}1", "_" * len(id), *strange):
             with pytest.raises(CallerError, match="there is no session"):
                 await agent.resume(part)
             with pytest.raises(CallerError, match="there is no session"):
                 await anext(watch_session(journal.address(), part))
-        assert len(model.asked) == 1
+            if part in strange:
+                with pytest.raises(CallerError, match="give 1 to 128 of the characters"):
+                    await agent.run("And?", session=part)
+            else:
+                assert len((await agent.run("And?", session=part)).history) == 2
+        assert len(model.asked) == 6
         assert (await agent.run("And?", session=id)).text == "Hello again."
 
 
@@ -302,13 +306,13 @@ async def test_a_turn_of_a_process_that_cannot_be_seen_goes_on_by_the_callers_wo
             with pytest.raises(CallerError, match="take_over=True"):
                 await agent.resume(unsaid)
             with pytest.raises(CallerError, match="take_over=True"):
-                await agent.run("Go on.", session=unsaid)
+                await agent.run("Go on.", session=unsaid, drop_left=True)
         result = await agent.resume(session, take_over=True)
         assert (result.text, result.notes) == ("Hello.", (MAY_LACK_LAST,)), "the machine may have lost power"
         with pytest.raises(CallerError, match="take_over=True"):
             await agent.resume(other)
         with pytest.raises(CallerError, match="take_over=True"):
-            await agent.run("Go on.", session=other)
+            await agent.run("Go on.", session=other, drop_left=True)
         assert left.find_session(other).turns[-1].status == "running"
 
 
@@ -453,7 +457,7 @@ async def test_what_cannot_be_resumed_is_refused_by_name(tmp_path: Path) -> None
             await flat_agent("openai_chat:m", base_url=BASE_URL, api_key="k").resume(session)
         with pytest.raises(CallerError, match="max_steps"):
             await agent_of(ScriptedModel([]), left, clock=clock).resume(session, max_steps=3)  # pyright: ignore[reportCallIssue]
-        await agent_of(ScriptedModel(["And on."]), left, clock=clock).run("On.", session=session)
+        await agent_of(ScriptedModel(["And on."]), left, clock=clock).run("On.", session=session, drop_left=True)
         (turn, _) = left.find_session(session).turns
         with pytest.raises(CallerError, match="has continued without that turn"):
             left.resume_turn(turn.id)
@@ -476,7 +480,9 @@ async def test_a_turn_whose_last_records_are_lost_is_not_resumed(tmp_path: Path)
         with pytest.raises(CallerError, match="was damaged and has lost the last records"):
             await agent_of(model, left, clock=clock).resume(session)
         assert model.asked == []
-        assert (await agent_of(model, left, clock=clock).run("And now?", session=session)).text == "On it."
+        assert (
+            await agent_of(model, left, clock=clock).run("And now?", session=session, drop_left=True)
+        ).text == "On it."
 
 
 async def test_time_in_which_nobody_worked_does_not_count(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_an_option_with_a_letter_less_raises_and_names_the_right_one(lab: Lab, n
 
 
 def test_an_option_like_no_other_raises_with_all_of_them(lab: Lab) -> None:
-    with pytest.raises(CallerError, match=r"`xyz` is no option of a run\. The options are: approvals, .*watch"):
+    with pytest.raises(CallerError, match=r"`xyz` is no option of a run\. The options are: again, approvals, .*watch"):
         agent_at(lab).run_sync("go", xyz=1)  # pyright: ignore[reportCallIssue]
 
 

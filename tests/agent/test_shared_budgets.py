@@ -234,7 +234,7 @@ def test_a_turn_that_is_given_up_has_spent_what_the_ledger_says(how: str, target
             assert [one.id for one in journal.retention.delete([kept]).gone] == [session]
         else:
             plain = {"endpoint": agent._options["endpoint"], "observation": {"journal": journal}}
-            Agent("openai_chat:m", **plain).run_sync("Go on.", session=session)  # pyright: ignore[reportArgumentType]
+            Agent("openai_chat:m", **plain).run_sync("Go on.", session=session, drop_left=True)  # pyright: ignore[reportArgumentType]
         assert budget.left == MaxRequests(2)
         assert [agent.run_sync("Look.").requests for _ in range(2)] == [2, 3]
         assert (budget.spent.requests, budget.left) == (6, MaxRequests(0))
@@ -252,7 +252,7 @@ def test_no_death_locks_a_part_for_good(what: str, target: Target) -> None:
         (session,) = [row.id for row in journal.sessions()]
         if what == "below":
             plain = {"endpoint": agent._options["endpoint"], "observation": {"journal": journal}}
-            Agent("openai_chat:m", **plain).run_sync("Go on.", session=session)  # pyright: ignore[reportArgumentType]
+            Agent("openai_chat:m", **plain).run_sync("Go on.", session=session, drop_left=True)  # pyright: ignore[reportArgumentType]
         assert [agent.run_sync("Look.").requests for _ in range(2)] == [6, 3]
         assert (budget.spent.requests, len(budget.ledger), budget.left) == (10, 10, MaxRequests(0))
 

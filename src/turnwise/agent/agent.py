@@ -25,6 +25,7 @@ from turnwise.agent.agent_setup import AgentOptions, AgentSetup, over, set_up
 from turnwise.agent.budgets import Budget
 from turnwise.agent.children import MAX_DEPTH, AgentTool, Delegate
 from turnwise.agent.deps import DepsFactory, DepsWanted
+from turnwise.agent.keyed_runs import KeyedRun
 from turnwise.agent.results import Output, RunResult, run_result
 from turnwise.agent.resume_lookup import check_endpoint, left_child, left_run, run_before
 from turnwise.agent.run_input import Instruction, Prompt, input_of, message_of, opened, title_of
@@ -42,7 +43,7 @@ from turnwise.agent.run_setup import (
     run_below,
     terms_of,
 )
-from turnwise.agent.runs import REMOVED, Run, RunControl, RunStream, interrupted
+from turnwise.agent.runs import REMOVED, OnLeave, Run, RunControl, RunStream, interrupted, keep_so_far
 from turnwise.agent.schemas import OutputType, checker_of, output_over
 from turnwise.agent.tools import BATCH_HINT, ToolLike
 from turnwise.base.clock import TimeOrderedIds
@@ -50,6 +51,7 @@ from turnwise.base.threads import run_to_end
 from turnwise.endpoints.transport import Circuits, Transport, WithFirstReply
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
+from turnwise.journal.turn_keys import TurnKey
 from turnwise.rules.history import check_input, open_calls
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
@@ -60,7 +62,6 @@ from turnwise.running.run_context import RunAtHand, working_for
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import SETTLE_S, EndpointRecovery, Observation, RunnerMeans, StepPreparer
 from turnwise.running.tools import ChildOrder, Tool
-from turnwise.running.watcher_events import Feed
 from turnwise.running.working_call import ModelAnswer, ModelQuestion
 from turnwise.turn.config import Effect, OneAsk, TurnConfig, TurnResult, listed
 from turnwise.turn.events import TurnStarted
@@ -274,7 +275,7 @@ class Agent(Generic[Deps, Output]):
             pass
         else:
             raise CallerError("an event loop is running here: use `await agent.run(...)` instead of `run_sync`")
-        control = RunControl()
+        control = RunControl(is_ended=True)  # Ctrl-C ends the turn, also if it has a key
 
         async def run() -> RunResult[Any]:
             return await self._start(prompt, options=options, control=control)
@@ -288,17 +289,31 @@ class Agent(Generic[Deps, Output]):
 
     @overload
     def stream(
-        self, prompt: Prompt | None = None, *, deps: Deps = ..., **options: Unpack[RunOptions]
+        self, prompt: Prompt | None = None, *, on_leave: OnLeave = ..., deps: Deps = ..., **options: Unpack[RunOptions]
     ) -> RunStream[Output]: ...
     @overload
     def stream(
-        self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: type[Given], **options: Unpack[RunOptions]
+        self,
+        prompt: Prompt | None = None,
+        *,
+        on_leave: OnLeave = ...,
+        deps: Deps = ...,
+        output_type: type[Given],
+        **options: Unpack[RunOptions],
     ) -> RunStream[Given]: ...
     @overload
     def stream(
-        self, prompt: Prompt | None = None, *, deps: Deps = ..., output_type: object, **options: Unpack[RunOptions]
+        self,
+        prompt: Prompt | None = None,
+        *,
+        on_leave: OnLeave = ...,
+        deps: Deps = ...,
+        output_type: object,
+        **options: Unpack[RunOptions],
     ) -> RunStream[Any]: ...
-    def stream(self, prompt: Prompt | None = None, **options: Unpack[TypedRunOptions]) -> RunStream[Any]:
+    def stream(
+        self, prompt: Prompt | None = None, *, on_leave: OnLeave = "end", **options: Unpack[TypedRunOptions]
+    ) -> RunStream[Any]:
         """Run one turn and read its text and events as they arrive. Options are those of `run`.
 
             async with agent.stream("Tell me a story.") as run:
@@ -307,9 +322,10 @@ class Agent(Generic[Deps, Output]):
             print(run.result.complete)
 
         `run.text()` gives the text, `run.events()` every event. `run.say(...)` and `run.interrupt()` are those of a `Run`. If
-        you leave the block early, the turn is cancelled.
+        you leave the block early, the turn is cancelled; with `on_leave="go_on"` it goes on to its end. If the task is cancelled
+        and the run has a `key`, its turn is left for whoever resumes it.
         """
-        return RunStream(partial(self._start, prompt, options=options))
+        return RunStream(partial(self._start, prompt, options=options), on_leave=on_leave)
 
     def open_asks(self, session: str) -> tuple[OneAsk, ...]:
         """The asks that a session of the journal waits for, also in another process. If nothing waits, the tuple is empty. The
@@ -322,35 +338,41 @@ class Agent(Generic[Deps, Output]):
         messages = before.carried.messages
         return asks_of(open_calls(messages), asks=before.asks, messages=messages)
 
-    def _start(
-        self,
-        prompt: Prompt | None,
-        *,
-        options: TypedRunOptions,
-        control: RunControl | None = None,
-        feed: Feed | None = None,
-        ended: Callable[[], object] | None = None,
-    ) -> Run[Any]:
+    def _start(self, prompt: Prompt | None, *, options: TypedRunOptions, control: RunControl | None = None) -> Run[Any]:
         check_options(options)
-        return Run(partial(self._run, prompt, options=options, feed=feed), control=control, ended=ended)
+        return Run(partial(self._run, prompt, options=options), control=control)
 
-    async def _run(
-        self, prompt: Prompt | None, control: RunControl, *, options: TypedRunOptions, feed: Feed | None
-    ) -> RunResult[Any]:
+    async def _run(self, prompt: Prompt | None, control: RunControl, *, options: TypedRunOptions) -> RunResult[Any]:
         said = cast(
             "AgentOptions", {name: one for name, one in options.items() if name in AgentOptions.__annotations__}
         )
         if said and self._is_narrowed:
             raise CallerError(f"this agent is narrowed for one turn: its runs cannot replace `{next(iter(said))}`")
         setup = set_up(over(self._options, said), deps_type=self._setup.deps_type) if said else self._setup
-        turn_id = self._ids.new()
+        begin = partial(self._begin, setup=setup, options=options, control=control)
+        if "key" not in options:
+            return await begin(prompt, key=None, turn_id=self._ids.new())
+        keyed = KeyedRun(prompt, setup=setup, options=options, new_id=self._ids.new)
+        control.is_kept = True
+        return await keyed.run(begin=begin, resume=partial(self._resume, keyed.session, control))
+
+    async def _begin(
+        self,
+        prompt: Prompt | None,
+        *,
+        key: TurnKey | None,
+        turn_id: str,
+        setup: AgentSetup,
+        options: TypedRunOptions,
+        control: RunControl,
+    ) -> RunResult[Any]:
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(working_for(turn_id))
             transport = await self._transport_of(setup, stack=stack)
             if setup.is_unfurnished:
                 setup = await furnished(setup, stack=stack, has_approver=setup.safety.approver is not None)
             return await self._run_over(
-                transport, prompt, setup, turn_id=turn_id, options=options, stack=stack, control=control, feed=feed
+                transport, prompt, setup, turn_id=turn_id, options=options, stack=stack, control=control, key=key
             )
 
     async def _transport_of(self, setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> Transport:
@@ -370,7 +392,7 @@ class Agent(Generic[Deps, Output]):
         stack: contextlib.AsyncExitStack,
         options: TypedRunOptions,
         control: RunControl,
-        feed: Feed | None,
+        key: TurnKey | None,
     ) -> RunResult[Any]:
         tools = setup.offered
         setup.check_rules()
@@ -393,8 +415,7 @@ class Agent(Generic[Deps, Output]):
             input=(*given, *control.words()),
             approvals=tuple(options.get("approvals", ())),
             keeps_waiting=True,
-            # with a journal, the journal keeps the messages of a given history
-            history=() if setup.journal is not None and options.get("session") else earlier,
+            history=() if begun.goes_on else earlier,  # of a session, the journal keeps the messages
         )
         check_plain(started, what="the run's options")
         if started.approvals:
@@ -417,7 +438,8 @@ class Agent(Generic[Deps, Output]):
             output=setup.output,
             prepare_step=setup.prepare_step,
             approver=setup.safety.approver,
-            observation=Observation(watch=options.get("watch"), feed=feed),
+            observation=Observation(watch=options.get("watch"), feed=control.feed),
+            leaves=control.leaves,
         )
         pen = None
         if setup.journal is not None:
@@ -430,6 +452,8 @@ class Agent(Generic[Deps, Output]):
                     title=title_of(started.input),
                     started=started,
                     labels=run.labels,
+                    key=key,
+                    drop_left=options.get("drop_left", False),
                 )
             )
         if reservation is not None:
@@ -470,6 +494,7 @@ class Agent(Generic[Deps, Output]):
         find = journal.take_over if options.get("take_over") else journal.find_session
         found = await journal.beside(lambda: left_run(journal, find(session)))
         found.left.terms = terms_of(options)
+        control.is_kept = found.has_key
         config = found.left.config
         check_endpoint(config, own=setup.config)
         if "tools" in options:
@@ -494,7 +519,8 @@ class Agent(Generic[Deps, Output]):
                 output=output,
                 prepare_step=prepare_step if config.prepares_steps else None,
                 approver=approver,
-                observation=Observation(watch=options.get("watch"), ledger=found.ledger),
+                observation=Observation(watch=options.get("watch"), ledger=found.ledger, feed=control.feed),
+                leaves=control.leaves,
             )
             _, reservation = await reserved(setup, config, stack=stack, whole=True, journal=journal)
             pen = await journal.beside(partial(journal.resume_turn, found.turn_id))
@@ -519,9 +545,10 @@ class Agent(Generic[Deps, Output]):
         control.begin(runner)
         try:
             result = await turn
-        except asyncio.CancelledError:
-            if runner.result is not None:
-                control.so_far = ended(runner.result, ledger=runner.ledger)
+        except BaseException as error:
+            if runner.so_far is not None:
+                control.so_far = ended(runner.so_far, ledger=runner.ledger)
+                keep_so_far(error, control.so_far)
             raise
         finally:
             if runner.result is not None:
@@ -619,6 +646,7 @@ class Agent(Generic[Deps, Output]):
                 observation=Observation(watch=minder.watch, ledger=order.ledger, observe=order.observe),
                 path=minder.path,
                 settle_s=minder.settle_s,
+                leaves=order.leaves,
             )
             if found is not None and journal is not None:
                 found.left.terms = order.terms
@@ -670,6 +698,7 @@ class Agent(Generic[Deps, Output]):
         observation: Observation,
         path: tuple[str, ...] = (),
         settle_s: float = SETTLE_S,
+        leaves: Callable[[], bool] = lambda: False,
     ) -> Runner:
         """A runner for one turn of this agent, also as a sub-agent. It is the only place that makes a runner: the other faces run
         agents."""
@@ -696,6 +725,7 @@ class Agent(Generic[Deps, Output]):
                 settle_s=settle_s,
                 run=run,
                 answers=partial(self._answer_to_server, setup),
+                leaves=leaves,
             )
         )
 

@@ -6,11 +6,12 @@ from contextlib import contextmanager
 import msgspec
 
 from turnwise.agent.run_setup import TypedRunOptions
-from turnwise.errors import CallerError, TurnRefused, TurnwiseError, UnreadableTurn
+from turnwise.errors import CallerError, NothingToResume, TurnRefused, TurnwiseError, UnreadableTurn
 from turnwise.journal.journal import Journal, Session, SessionRow, TurnRow, session_so_far
 from turnwise.journal.ledger import Ledger
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.session_rows import Labels, check_same
+from turnwise.journal.turn_keys import check_new_id
 from turnwise.running.resumption import LeftTurn, left_turn
 from turnwise.running.tools import ChildOrder
 from turnwise.turn.config import TurnConfig
@@ -28,6 +29,7 @@ class LeftRun(msgspec.Struct, frozen=True, kw_only=True):
     left: LeftTurn
     ledger: Ledger
     may_lack_last: bool = False
+    has_key: bool = False
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -55,11 +57,11 @@ def goes_on(last: TurnRow | SessionRow) -> bool:
 def left_run(journal: Journal, session: Session) -> LeftRun:
     """The turn to resume. Raises CallerError if the session's last turn has ended, or still runs."""
     if not session.turns:
-        raise CallerError(f"session `{session.row.id}` has no turn yet: there is nothing to resume")
+        raise NothingToResume(f"session `{session.row.id}` has no turn yet: there is nothing to resume")
     last = session.turns[-1]
     journal.refuse_running(session)
     if last.status != "lost":
-        raise CallerError(f"the last turn of session `{session.row.id}` has ended: there is nothing to resume")
+        raise NothingToResume(f"the last turn of session `{session.row.id}` has ended: there is nothing to resume")
     if not goes_on(last):
         raise CallerError(
             f"the journal was damaged and has lost the last records of session `{session.row.id}`: what they told of may have "
@@ -69,44 +71,56 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
     with _readable(last.id):
         left = left_turn(journal.entries(last.id), earlier=before.carried, tries=journal.tries_in_vain(last.id))
         left.is_cancelled = journal.is_cancelled(last.id)
-    ledger = Ledger(root_session=session.row.id, root_turn=last.id)
-    for entry in journal.ledger.entries(LedgerSpan(session=session.row.id)):
-        if entry.root_turn == last.id:
-            ledger.put(entry)
     return LeftRun(
         session=session,
         before=before,
         turn_id=last.id,
         left=left,
-        ledger=ledger,
+        ledger=ledger_of(journal, session=session.row.id, turn_id=last.id),
         may_lack_last=journal.may_lack_last(last.id),
+        has_key=last.key is not None,
     )
 
 
+def ledger_of(journal: Journal, *, session: str, turn_id: str) -> Ledger:
+    """All requests of a turn and of its sub-agents."""
+    ledger = Ledger(root_session=session, root_turn=turn_id)
+    for entry in journal.ledger.entries(LedgerSpan(session=session)):
+        if entry.root_turn == turn_id:
+            ledger.put(entry)
+    return ledger
+
+
 class RunBefore(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new run finds: its session so far, the session's id, and its labels."""
+    """What a new run finds: its session so far, the session's id, and its labels. `goes_on`: the journal has the session."""
 
     so_far: SessionSoFar
     session_id: str
     labels: Labels
+    goes_on: bool = False
 
 
 def run_before(options: TypedRunOptions, *, journal: Journal | None, new_id: Callable[[], str]) -> RunBefore:
     """The session that the options name, or a new session with the history that they give. Raises CallerError if the options
     contradict each other or the session."""
     history, session, labels = tuple(options.get("history", ())), options.get("session"), options.get("labels", {})
-    if not session:
-        so_far = SessionSoFar(messages=history, carried=Carried(messages=history))
-        return RunBefore(so_far=so_far, session_id=new_id(), labels=labels)
-    if journal is None:
+    if session and journal is None:
         raise CallerError(
             '`session` needs a journal: Agent(..., observation={"journal": Journal(PATH)}), or pass `history`'
         )
+    found = journal.known_session(session) if session and journal is not None else None
+    if found is None:
+        so_far = SessionSoFar(messages=history, carried=Carried(messages=history))
+        named = check_new_id(session, what="the session's id") if session else new_id()
+        return RunBefore(so_far=so_far, session_id=named, labels=labels)
+    assert journal is not None, "it has the session"
     if history:
         raise CallerError("give either `session` or `history`, not both: the session has its own messages")
-    found = journal.find_session(session)
     check_same(labels, kept=found.row.labels, session=found.row.id)
-    return RunBefore(so_far=read_session(journal, found), session_id=found.row.id, labels=found.row.labels)
+    journal.check_free(found.row.id, drop_left=options.get("drop_left", False))
+    return RunBefore(
+        so_far=read_session(journal, found), session_id=found.row.id, labels=found.row.labels, goes_on=True
+    )
 
 
 def read_session(journal: Journal, session: Session) -> SessionSoFar:

@@ -245,8 +245,13 @@ async def open_transport(stack: contextlib.AsyncExitStack, *, given: Transport |
 class RunOptions(TypedDict, total=False):
     """Options of one run. Type checkers also know `deps` and `output_type`, which `run`, `run_sync` and `stream` take.
 
-    - `history`: earlier messages (`RunResult.history`). With a journal, `session` names the session to continue
-      instead.
+    - `history`: earlier messages (`RunResult.history`). With a journal, `session` names the session to continue instead; an
+      unknown id begins a session (1 to 128 of the characters `A-Z a-z 0-9 . _ : -`).
+    - `key`: your own name for this turn of the `session`, of the same characters. A turn that has not begun begins; one that
+      was left goes on; one that runs is waited for, at most `wait` seconds (default: an hour); of one that has ended you
+      get the result, and nothing runs. If your task is cancelled, the turn is left. `again=True`: begin once more if the
+      provider failed the turn.
+    - `drop_left`: continue the session without a turn that its process left. Otherwise that raises SessionLeft.
     - `results`: values by call id, for pending calls of tools that your program runs itself.
     - `approvals`: answers to asks that an earlier run left for later (`RunResult.asks`). `results` and `approvals` may
       leave some calls out; those stay pending.
@@ -260,6 +265,10 @@ class RunOptions(TypedDict, total=False):
 
     history: Sequence[Message]
     session: str
+    key: str
+    wait: float
+    again: bool
+    drop_left: bool
     results: Mapping[str, object]
     approvals: Sequence[Approval]
     watch: Watch

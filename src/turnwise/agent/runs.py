@@ -8,14 +8,14 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Generic
+from typing import Any, Generic, Literal, cast
 
 from turnwise.agent.results import Output, RunEvent, RunFinished, RunInterrupted, RunResult
 from turnwise.agent.run_input import message_of
 from turnwise.errors import CallerError
 from turnwise.running.run_context import apart
 from turnwise.running.runner import InterruptKind, Runner
-from turnwise.running.watcher_events import Backlog, FrameSeen, TurnFinished
+from turnwise.running.watcher_events import Backlog, Feed, FrameSeen, TurnFinished
 from turnwise.vocab import File, Message, Text, TextDelta
 
 _going: set["asyncio.Task[RunResult[Any]]"] = set()  # asyncio holds tasks weakly
@@ -37,17 +37,34 @@ REMOVED = {
 
 
 class RunControl:
-    """Messages and interrupts for one run, from outside. Those that come before its turn begins are kept for it."""
+    """What reaches one run from outside: messages, interrupts, listeners. Those that come before its turn begins are kept for it.
 
-    def __init__(self) -> None:
+    `is_kept`: its turn has a key, so a cancelled task leaves it to whoever resumes it. `is_ended`: the caller has cancelled the
+    run itself, which ends its turn in any case.
+    """
+
+    def __init__(self, *, is_ended: bool = False) -> None:
         self.ends: InterruptKind | None = None
-        self.so_far: RunResult[Any] | None = None  # of a run that was cancelled
+        self.so_far: RunResult[Any] | None = None  # of a run that was cancelled, or that raised
+        self.is_kept = False
+        self.is_ended = is_ended
+        self.feed: Feed | None = None
+        self.task: asyncio.Task[Any] | None = None  # the run's own
         self._words: list[Message] = []
         self._runner: Runner | None = None
+
+    def leaves(self) -> bool:
+        """Whether a cancelled task leaves the turn instead of ending it."""
+        return self.is_kept and not self.is_ended
 
     def begin(self, runner: Runner) -> None:
         """From here on, the turn's runner gets them."""
         self._runner = runner
+
+    def listen(self, feed: Feed) -> None:
+        self.feed = feed
+        if self._runner is not None:
+            self._runner.listen(feed)
 
     def words(self) -> tuple[Message, ...]:
         """The messages from before the turn began. The next call gives only newer ones."""
@@ -73,13 +90,17 @@ class Run(Generic[Output]):
 
         run = agent.start("How long is the room?")
         run.say("In feet, please.")
+        async for text in run.text():
+            print(text, end="")
         result = await run
 
     - You may await it more than once, and from several tasks: each gets the same result, or the same exception. If a
-      task that awaits it is cancelled, the run is cancelled, as an `asyncio.Task` is.
-    - A run that nobody awaits goes on to its end. If the event loop ends first, the run is cancelled.
-    - `say`, `interrupt` and `cancel` may be called in any thread: a tool that is a plain function works in one of its own.
-      Await it in the event loop in which it was started.
+      task that awaits it is cancelled, the run is cancelled, as an `asyncio.Task` is. A run with a `key` is left then:
+      its turn goes on where `run` or `resume` is called next.
+    - A run that nobody awaits goes on to its end, and an error that nobody fetched is logged (logger `asyncio`). If the
+      event loop ends first, the run is cancelled.
+    - `say`, `interrupt`, `cancel` and `hand_over` may be called in any thread: a tool that is a plain function works in one of
+      its own. Await it, and read its events, in the event loop in which it was started.
     """
 
     def __init__(
@@ -87,7 +108,6 @@ class Run(Generic[Output]):
         work: Callable[[RunControl], Coroutine[Any, Any, RunResult[Any]]],
         *,
         control: RunControl | None = None,
-        ended: Callable[[], object] | None = None,
     ) -> None:
         try:
             self._loop = asyncio.get_running_loop()
@@ -95,13 +115,14 @@ class Run(Generic[Output]):
             raise CallerError(NO_LOOP) from None
         self._thread = threading.get_ident()
         self._control = control or RunControl()
+        self._backlog: Backlog | None = None
+        self._events = self._given()
         self._task: asyncio.Task[RunResult[Output]] = self._loop.create_task(
             work(self._control), name="turnwise run", context=apart()
         )
+        self._control.task = self._task
         _going.add(self._task)
         self._task.add_done_callback(_going.discard)
-        if ended is not None:
-            self._task.add_done_callback(lambda _: ended())
 
     def __await__(self) -> Generator[Any, None, RunResult[Output]]:
         if asyncio.get_running_loop() is not self._loop:
@@ -112,6 +133,32 @@ class Run(Generic[Output]):
     def has_ended(self) -> bool:
         """Whether `await run` would return at once."""
         return self._task.done()
+
+    @property
+    def so_far(self) -> RunResult[Output] | None:
+        """What a run that was cancelled, was left or raised had by then. None: it goes on, or its turn never began. The
+        exception that it raised has the same as its attribute `run_so_far`.
+        """
+        if self.has_ended and not self._task.cancelled() and self._task.exception() is None:
+            return self._task.result()
+        return self._control.so_far
+
+    def events(self) -> AsyncIterator[RunEvent[Output]]:
+        """Every event from now on. The last one is `RunFinished`. `events()` and `text()` read the same events, and each event is
+        given once. If you stop to read, the run goes on.
+        """
+        self._listen()
+        return self._events
+
+    async def text(self) -> AsyncGenerator[str]:
+        """The answer's text as it arrives, from now on to the end of the run.
+
+        turnwise repeats a failed request, so a text may arrive twice: an `AttemptDiscarded` event marks that.
+        `result.text` is the final answer.
+        """
+        async for event in self.events():
+            if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
+                yield event.frame.text
 
     def say(self, text: str | Sequence[str | Text | File]) -> bool:
         """Give the run another message from the user. Its next request carries it.
@@ -141,15 +188,31 @@ class Run(Generic[Output]):
         self._in_loop(lambda: self._control.interrupt(kind))
 
     def cancel(self) -> None:
-        """Cancel the run, as `asyncio.Task.cancel` does: `await run` raises `asyncio.CancelledError`.
+        """Cancel the run: `await run` raises `asyncio.CancelledError`, and the turn ends, also if it has a key.
 
         The journal has the turn as cancelled. A run that was cancelled before its turn began sends nothing, and the journal
         does not know it. A run that has ended is left as it is.
         """
-        self._in_loop(self._task.cancel)
+        self._in_loop(self._end)
+
+    def hand_over(self) -> None:
+        """Leave the turn to another process: `await run` raises `asyncio.CancelledError`, and `resume` or `run(key=...)` goes on
+        from what the journal has, anywhere. Tools in flight have a second, then their outcome is unknown.
+
+        A run that has ended is left as it is. Without a journal the turn cannot go on, and the run is cancelled.
+        """
+        self._in_loop(self._let_go)
 
     def __repr__(self) -> str:
         return f"<Run {'ended' if self.has_ended else 'under way'}>"
+
+    def _end(self) -> None:
+        self._control.is_ended = True
+        self._task.cancel()
+
+    def _let_go(self) -> None:
+        self._control.is_kept = True
+        self._task.cancel()
 
     def _say(self, message: Message) -> bool:
         return not self.has_ended and self._control.say(message)
@@ -161,17 +224,42 @@ class Run(Generic[Output]):
         with contextlib.suppress(RuntimeError):  # the loop is closed, and the run has ended
             self._loop.call_soon_threadsafe(act)
 
+    def _listen(self) -> Backlog:
+        if self._backlog is None:
+            backlog = self._backlog = Backlog()
+            self._control.listen(backlog.put)
+            self._task.add_done_callback(lambda _: backlog.close())
+        return self._backlog
+
+    async def _given(self) -> AsyncGenerator[RunEvent[Output]]:
+        backlog = self._listen()
+        while batch := await backlog.take():
+            if isinstance(batch[-1], TurnFinished):  # nothing comes after it, and `RunFinished` says more
+                batch = batch[:-1]
+            for event in batch:
+                yield event
+        yield RunFinished(await self)
+
+
+def _nobody(_: object) -> None:
+    """Listens no more: events that nobody reads are not kept."""
+
+
+OnLeave = Literal["end", "go_on"]
+
 
 class RunStream(Generic[Output]):
     """A running turn: its text, its events and its result. `Agent.stream` returns it.
 
-    Use it in `async with`; if you leave the block early, the turn is cancelled. `text()` and `events()` read the same
-    events, and each event is given once. `async for event in agent.stream(...)` gives the events without a block.
+    Use it in `async with`; if you leave the block early, the turn is cancelled, unless `on_leave="go_on"` was given. `text()`
+    and `events()` read the same events, and each event is given once. `async for event in agent.stream(...)` gives the events
+    without a block.
     """
 
-    def __init__(self, start: Callable[..., Run[Any]]) -> None:
+    def __init__(self, start: Callable[..., Run[Any]], *, on_leave: OnLeave = "end") -> None:
         self._start = start
-        self._backlog = Backlog()
+        self._on_leave: OnLeave = on_leave
+        self._control = RunControl()
         self._run: Run[Output] | None = None
         self._result: RunResult[Output] | None = None
         self._events = self._given()
@@ -180,13 +268,14 @@ class RunStream(Generic[Output]):
         self._begin()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self._leave(is_cut=kind is not None and issubclass(kind, asyncio.CancelledError))
+        await self._events.aclose()
 
     async def aclose(self) -> None:
-        """Cancel the turn, unless it has ended."""
+        """Leave the stream: the turn is cancelled, unless it has ended or `on_leave="go_on"` was given."""
         await self._events.aclose()
-        await self._cancel()
+        await self._leave()
 
     def __aiter__(self) -> AsyncIterator[RunEvent[Output]]:
         return self._events
@@ -196,11 +285,7 @@ class RunStream(Generic[Output]):
         return self._events
 
     async def text(self) -> AsyncGenerator[str]:
-        """The answer's text as it arrives, to the end of the run.
-
-        turnwise repeats a failed request, so a text may arrive twice: an `AttemptDiscarded` event marks that.
-        `result.text` is the final answer.
-        """
+        """The answer's text as it arrives, to the end of the run, as `Run.text` gives it."""
         async for event in self._events:
             if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
                 yield event.frame.text
@@ -230,27 +315,51 @@ class RunStream(Generic[Output]):
 
     def _begin(self) -> Run[Output]:
         if self._run is None:
-            self._run = self._start(feed=self._backlog.put, ended=self._backlog.close)
+            self._run = self._start(control=self._control)
+            self._run.events()  # from the first one on
         return self._run
 
     async def _given(self) -> AsyncGenerator[RunEvent[Output]]:
-        run = self._begin()
+        is_cut = False
         try:
-            while batch := await self._backlog.take():
-                if isinstance(batch[-1], TurnFinished):  # nothing comes after it, and `RunFinished` says more
-                    batch = batch[:-1]
-                for event in batch:
-                    yield event
-            self._result = await run
-            yield RunFinished(self._result)
+            async for event in self._begin().events():
+                if isinstance(event, RunFinished):
+                    self._result = event.result
+                yield event
+        except asyncio.CancelledError:
+            is_cut = True
+            raise
         finally:
-            await self._cancel()
+            await self._leave(is_cut=is_cut)
 
-    async def _cancel(self) -> None:
-        if self._run is not None and not self._run.has_ended:
-            self._run.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._run
+    async def _leave(self, *, is_cut: bool = False) -> None:
+        """`is_cut`: the reader's task was cancelled, so a turn with a key is left."""
+        run = self._run
+        if run is None or run.has_ended:
+            return
+        if self._on_leave == "go_on":
+            self._control.listen(_nobody)
+            return
+        if is_cut and self._control.task is not None:
+            self._control.task.cancel()
+        else:
+            run.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await run
+
+
+def keep_so_far(error: BaseException, result: RunResult[Any]) -> None:
+    """The exception carries what its run had."""
+    with contextlib.suppress(Exception):  # some classes take no attribute
+        error.run_so_far = result  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def run_so_far(error: BaseException) -> RunResult[Any] | None:
+    """What the run that raised this exception had by then: its messages, the calls that ran, and the bill. None: its turn had
+    not begun, or the exception is no run's.
+    """
+    found: object = getattr(error, "run_so_far", None)
+    return cast("RunResult[Any]", found) if isinstance(found, RunResult) else None
 
 
 def interrupted(result: RunResult[Any]) -> RunInterrupted:

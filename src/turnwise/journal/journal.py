@@ -91,6 +91,7 @@ from turnwise.settings.options import Durability, check_durability
 from turnwise.settings.settings import state_folder
 from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Event, TurnStarted
+from turnwise.turn.history import Carried
 from turnwise.turn.machine import SessionFold, SessionSoFar, rebuilt
 from turnwise.vocab import Message, StopReason
 from turnwise.vocab.file_names import is_text, shown_name
@@ -312,9 +313,7 @@ class Journal:
                     return number  # the attempt before this one stands, though its connection was lost
                 if running not in self._left and is_alive(owner, session=session_id):
                     raise SessionBusy(f"{said_to_run(session_id, owner=owner)}, or start a new session")
-            is_there = key is not None and take_key(
-                connection, key, session=session_id, turn_id=turn_id, owner=our_name()
-            )
+            accepted = None if key is None else take_key(connection, key, session=session_id)
             if not drop_left and connection.execute(_HAS_LEFT, (session_id, session_id)).fetchone() is not None:
                 raise SessionLeft(said_left(session_id))
             connection.execute(
@@ -323,14 +322,18 @@ class Journal:
             )
             named = (None, None) if key is None else (key.text, key.asked)
             begins = (
-                f"update turn set status = 'running', owner = ?, asked = ?, number = {self._store.dialect.next_number}"
+                f"update turn set id = ?, status = 'running', owner = ?, asked = ?, number = {self._store.dialect.next_number}"
                 " where id = ? returning number"
-                if is_there
+                if accepted
                 else "insert into turn (id, session, status, owner, created, key, asked, number)"
                 f" values (?, ?, 'running', ?, ?, ?, ?, {self._store.dialect.next_number}) returning number"
             )
-            values = (our_name(), named[1], turn_id) if is_there else (turn_id, session_id, our_name(), now, *named)
-            (number,) = connection.execute(begins, values).fetchone()
+            begun = (
+                (turn_id, our_name(), named[1], accepted)
+                if accepted
+                else (turn_id, session_id, our_name(), now, *named)
+            )
+            (number,) = connection.execute(begins, begun).fetchone()
             if started is not None:
                 connection.execute(
                     self._store.dialect.record, (number, 1, 1, KINDS[TurnStarted], encode_record(started).decode(), now)
@@ -561,13 +564,15 @@ class Journal:
         """
         if (found := self.find_key(session, key)) is None:
             raise CallerError(f"session `{shown_id(session)}` has no turn with the key `{shown_id(key)}`")
-        return None if found.state != "ended" else self.result_of(found.turn_id, session=session)
-
-    def result_of(self, turn_id: str, *, session: str) -> TurnResult | None:
-        """How that turn of the session ended. None: its records do not hold its end."""
+        if found.state != "ended":
+            return None
         turns = self.find_session(session).turns
-        place = next((at for at, turn in enumerate(turns) if turn.id == turn_id), len(turns))
-        return rebuilt(self.events(turn_id), earlier=session_so_far(self, turns[:place]).carried).result
+        place = next((at for at, turn in enumerate(turns) if turn.id == found.turn_id), len(turns))
+        return self.result_of(found.turn_id, carried=session_so_far(self, turns[:place]).carried)
+
+    def result_of(self, turn_id: str, *, carried: Carried) -> TurnResult | None:
+        """How that turn ended, behind what its session had `carried` to it. None: its records do not hold its end."""
+        return rebuilt(self.events(turn_id), earlier=carried).result
 
     def _rows_of(self, which: str) -> str:
         """SQL of the sessions, the latest first as far as their own rows say."""
@@ -604,6 +609,29 @@ class Journal:
         if not (rows := self._sessions_where("session.id = ?", (id,))):
             raise CallerError(f"there is no session `{shown_id(id)}`: give the whole id of a session")
         return self._load(session_row(rows[0]))
+
+    def known_session(self, id: str) -> Session | None:
+        """The session with exactly this id. None: there is none."""
+        rows = self._sessions_where("session.id = ?", (id,)) if is_text(id) else []
+        return self._load(session_row(rows[0])) if rows else None
+
+    def check_free(self, session_id: str, *, drop_left: bool) -> None:
+        """Raise SessionBusy if a turn of the session runs, and SessionLeft if its last turn was left (unless `drop_left`).
+        Workers run the turns of a session as they come."""
+        if self._claim is not None:
+            return
+        with self._store.statement() as connection:
+            rows = connection.execute(
+                "select id, owner from turn where session = ? and status = 'running'", (session_id,)
+            ).fetchall()
+        for turn_id, owner in rows:
+            if turn_id not in self._left and is_alive(owner, session=session_id):
+                raise SessionBusy(f"{said_to_run(session_id, owner=owner)}, or start a new session")
+        if not drop_left:
+            with self._store.statement() as connection:
+                has_left = connection.execute(_HAS_LEFT, (session_id, session_id)).fetchone() is not None
+            if has_left:
+                raise SessionLeft(said_left(session_id))
 
     def find_session_by_part(self, id_or_part: str) -> Session:
         """The session with this id, or with this beginning or end of an id: for what a person types at a terminal. A program
@@ -732,7 +760,7 @@ class Journal:
         begun = "and status not in ('queued', 'accepted')" if is_claimed else "and status <> 'accepted'"
         with self._store.statement() as connection:
             rows = connection.execute(
-                "select id, session, status, created, finished, stop_reason, complete, owner from turn"
+                "select id, session, status, created, finished, stop_reason, complete, owner, key from turn"
                 f" where session = ? {begun} order by number nulls first, created, id",
                 (row.id,),
             ).fetchall()
@@ -745,8 +773,9 @@ class Journal:
                 finished=finished,
                 stop_reason=None if stop_reason is None else StopReason(stop_reason),
                 complete=None if complete is None else bool(complete),
+                key=key,
             )
-            for id, session, status, created, finished, stop_reason, complete, owner in rows
+            for id, session, status, created, finished, stop_reason, complete, owner, key in rows
         ]
         if self._claim is not None and row.id == self._claim.session:
             turns = _up_to(self._claim, turns=turns)

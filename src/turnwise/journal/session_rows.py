@@ -112,6 +112,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     finished: float | None
     stop_reason: StopReason | None
     complete: bool | None
+    key: str | None = None  # the caller's name for it
 
     @property
     def has_lost_records(self) -> bool:

@@ -107,21 +107,21 @@ def _digest_in(asked: str | None) -> str:
     return asked_digest(_decode(asked)) if asked is not None and asked.startswith("{") else asked or ""
 
 
-def take_key(connection: JournalConnection, key: TurnKey, *, session: str, turn_id: str, owner: str) -> bool:
-    """Inside the transaction that begins the turn `turn_id`: whether its row is there already, as that of an accepted turn or as
-    ours. Raises KeyTaken if another turn has the key, and KeyReused."""
+def take_key(connection: JournalConnection, key: TurnKey, *, session: str) -> str | None:
+    """Inside the transaction that begins a turn: the id of the accepted turn that it is, if there is one. Raises KeyTaken if
+    another turn has the key, and KeyReused."""
     row = connection.execute(
-        "select id, status, owner, stop_reason, asked from turn where session = ? and key = ?", (session, key.text)
+        "select id, status, stop_reason, asked from turn where session = ? and key = ?", (session, key.text)
     ).fetchone()
     if row is None:
-        return False
-    found, status, found_owner, stop_reason, asked = row
+        return None
+    found, status, stop_reason, asked = row
     check_asked(key, kept=_digest_in(asked))
-    if found == turn_id and (status == "accepted" or (status == "running" and found_owner == owner)):
-        return True
+    if status == "accepted":
+        return found
     if key.again and status == "done" and stop_reason == StopReason.PROVIDER_FAILED:
         connection.execute("update turn set key = null where id = ?", (found,))
-        return False
+        return None
     raise KeyTaken
 
 

@@ -214,7 +214,10 @@ class Minder:
             self._report(None)
             raise
         except asyncio.CancelledError:
-            runner.interrupt("cancel")
+            if self._order.leaves():
+                task.cancel()
+            else:
+                runner.interrupt("cancel")
             if not await wait_for_task(task, clock=self._clock, timeout_s=self.settle_s):
                 task.cancel()
             self._report(_result_of(task))

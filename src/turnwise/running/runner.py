@@ -33,6 +33,7 @@ from turnwise.running.scripts import Scripts
 from turnwise.running.tools import ToolRun
 from turnwise.running.watcher_events import (
     CallAnswered,
+    Feed,
     LiveTeller,
     ToolFinished,
     ToolStarted,
@@ -176,6 +177,7 @@ class Runner:
         self._recovery = means.recovery or EndpointRecovery(circuits=Circuits(clock=means.clock))
         self._running: _Running | None = None
         self.result: TurnResult | None = None  # of the last turn, also of one whose task was cancelled
+        self.so_far: TurnResult | None = None  # the same, also of a turn that was left or that raised
         self.ledger: Ledger | None = means.observation.ledger  # of the last turn
         self.elapsed_s = 0.0  # of the last turn
 
@@ -192,7 +194,7 @@ class Runner:
 
         If the provider or the journal fails, the result says so. Raises CallerError if the configuration cannot work or the
         journal cannot record the turn's beginning, and whatever `prepare_step` raises. If the task is cancelled, the journal has
-        the turn as cancelled, and the CancelledError is raised.
+        the turn as cancelled, or as left (`RunnerMeans.leaves`), and the CancelledError is raised.
         """
         running = self._begin(started.config, journal=journal, given=started.input, ends=ends)
         return await self._run(running, running.run(started, earlier=earlier))
@@ -235,12 +237,18 @@ class Runner:
                 return await turn
         finally:
             self.result, self.elapsed_s = running.result, running.time.now_s()
+            self.so_far = running.result or running.so_far
             self._running = None
             if running.pen is not None:
                 with contextlib.suppress(JournalFailed):  # the result, or the raised error, has said so already
                     await running.pen.abandon()
             if observer is not None:
                 await observer.settled()
+
+    def listen(self, feed: Feed) -> None:
+        """Tell `feed` the current turn's events from now on. Call it in the event loop's thread."""
+        if self._running is not None:
+            self._running.listen(feed)
 
     def interrupt(self, kind: InterruptKind = "cancel") -> None:
         """End the current turn soon: streams are closed, tools cancelled, and the result says so. Without a turn it does nothing.
@@ -329,6 +337,7 @@ class _Running:
         )
         self._ask_over: asyncio.Future[None] | None = None  # the time of the current asks
         self.result: TurnResult | None = None
+        self.so_far: TurnResult | None = None  # of a turn that was left, or that raised
         self._begun_before: frozenset[str] = frozenset()  # calls of the current command that another process has begun
         self._ended: set[str] = set()  # calls of the current command whose end has its own record
         self._children_told = 0  # of the current command, by those records
@@ -337,6 +346,9 @@ class _Running:
         if not self._interrupted.done():
             self._is_stopping = True
             self._interrupted.set_result(kind)
+
+    def listen(self, feed: Feed) -> None:
+        self._watchers.listen(feed)
 
     def time_is_up(self) -> None:
         self.time.is_up()
@@ -422,11 +434,18 @@ class _Running:
             if not was_cut:
                 working.result()
         except asyncio.CancelledError:
-            await self._end(turn, kind="cancel")
+            if self._means.leaves():
+                await self._leave(turn)
+            else:
+                await self._end(turn, kind="cancel")
             raise
         except JournalFailed as failed:
             self._unrecorded = str(failed)
             return await self._end(turn, kind="journal")
+        except BaseException:
+            with contextlib.suppress(Exception):  # the error itself is the news
+                self._break_off(turn)
+            raise
         return await self._end(turn, kind=self._interrupted.result() if self._interrupted.done() else "cancel")
 
     async def _work(self, turn: Turn) -> None:
@@ -493,6 +512,21 @@ class _Running:
         result = self.result = await self._recorded(self._command.result)
         self._tell(TurnFinished(result))
         return result
+
+    async def _leave(self, turn: Turn) -> None:
+        """Let go of the turn with all that has happened: whoever resumes it goes on from here."""
+        if self._tool_run is not None:
+            for result in self._not_recorded(self._tool_run)[0]:
+                await self._record_end(result)
+        self._break_off(turn)
+
+    def _break_off(self, turn: Turn) -> None:
+        """The turn does no more here. What it had until now is its result so far, which no journal gets."""
+        self._is_over = True
+        if not isinstance(self._command, FinishTurn):
+            self._command = turn.receive(self._cut_short("cancel", command=self._command))
+        assert isinstance(self._command, FinishTurn), "an interrupt ends the turn"
+        self.so_far = self._command.result
 
     async def _recorded(self, result: TurnResult) -> TurnResult:
         """The result as the journal has it, or as far as it goes if the journal cannot be written.

@@ -115,7 +115,8 @@ class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
     `limits` bound what one response may take. Sub-agents keep their turns in `journal` if they have no journal of their own.
     Without `recovery`, the runner begins with an endpoint that has not failed yet. `prepare_step` is the user's function:
     `Runner.run` raises what it raises. `path` names the sub-agents that lead to this turn. Cancelled work has `settle_s` to end
-    in. `run` is what the contexts of the user's functions show. `answers` lets the model answer a question of a tool's call.
+    in. If the task is cancelled, `leaves` says whether the turn is left for whoever resumes it, with its sub-agents' turns. `run`
+    is what the contexts of the user's functions show. `answers` lets the model answer a question of a tool's call.
     """
 
     endpoint: Endpoint
@@ -133,6 +134,7 @@ class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
     settle_s: float = SETTLE_S
     run: RunAtHand | None = None
     answers: AnswerFor | None = None
+    leaves: Callable[[], bool] = lambda: False
 
     def observer_of(
         self, config: TurnConfig, *, given: tuple[Message, ...], ledger: Ledger, is_resumed: bool
@@ -183,6 +185,7 @@ def around_of(
         run=means.run,
         observe=means.observation.observe,
         answers=means.answers,
+        leaves=means.leaves,
         put_ask=ToolAsks(
             approver=means.safety.approver,
             policy=config.policy,

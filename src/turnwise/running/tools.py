@@ -116,7 +116,7 @@ THREAD = "turnwise-tool"
 Arguments = dict[str, object]
 
 # asyncio holds tasks weakly; something must hold a task that ignores its cancellation until it ends.
-_abandoned: set[asyncio.Task[None]] = set()
+_abandoned: set[asyncio.Task[ToolResult | None]] = set()
 
 
 class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +133,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
       the turn.
     - `above` is the parent's run. `observe` makes observers for those below it that have none of their own.
     - `ended` is given the sub-agent's result, if it has one.
+    - `leaves`: whether a cancelled task leaves the turns of the parent and of the sub-agent for whoever resumes them.
     """
 
     call: ToolCall
@@ -155,6 +156,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     above: RunAtHand | None = None
     observe: Observe | None = None
     ended: Callable[[TurnResult], None] | None = None
+    leaves: Callable[[], bool] = lambda: False
 
 
 AnswerFor = Callable[[ChildOrder, ModelQuestion], Awaitable[ModelAnswer]]
@@ -182,6 +184,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     run: RunAtHand | None = None  # what tools with a context see, and whose deps sub-agents may have
     observe: Observe | None = None
     answers: AnswerFor | None = None  # for tools whose calls may ask the model
+    leaves: Callable[[], bool] = lambda: False
 
 
 class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
@@ -475,6 +478,7 @@ class ToolRun:
             terms=around.terms,
             above=around.run,
             observe=around.observe,
+            leaves=around.leaves,
         )
 
     async def _within_deadline(
@@ -515,7 +519,8 @@ class ToolRun:
         try:
             result = await over
         except asyncio.CancelledError:
-            await self._stop(task)
+            if await self._stop(task) and not task.cancelled() and (late := task.result()) is not None:
+                self._results[self._calls.index(planned)] = late  # it ended in good order, and its effect is known
             raise
         finally:
             if timer is not None:
@@ -535,16 +540,20 @@ class ToolRun:
         over: asyncio.Future[ToolResult | None],
         function: Callable[[Arguments], object],
         planned: PlannedCall,
-    ) -> None:
-        """The call's own task says that it is over: waiting for its end would take one more pass of the event loop."""
+    ) -> ToolResult | None:
+        """The call's own task says that it is over: waiting for its end would take one more pass of the event loop. None: it was
+        stopped."""
         try:
             result = await self._call(function, planned)
         except asyncio.CancelledError:  # nothing else can be raised here
+            if over.done():
+                return None
             result = _cancelled_itself(planned.call)
         if not over.done():
             over.set_result(result)
+        return result
 
-    async def _stop(self, task: asyncio.Task[None]) -> bool:
+    async def _stop(self, task: asyncio.Task[ToolResult | None]) -> bool:
         """Cancel the task and wait a moment; true if it has ended."""
         task.cancel()
         if await wait_for_task(task, clock=self._clock, timeout_s=self._settle_s):

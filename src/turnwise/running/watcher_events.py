@@ -230,6 +230,10 @@ class Watchers:
     def are_there(self) -> bool:
         return self._watch is not None or self._feed is not None or self._inner is not None
 
+    def listen(self, feed: Feed) -> None:
+        """From now on this feed is told, in place of another one."""
+        self._feed = feed
+
     def leave(self) -> None:
         """From now on nobody is told anything."""
         self._watch = self._feed = self._inner = None
@@ -345,7 +349,7 @@ class LiveTeller:
     """Tells the watchers. `unanswered` are the calls whose result they have not seen, by id."""
 
     def __init__(self, watchers: Watchers, *, journal: LoopPen | None) -> None:
-        self.are_there = watchers.are_there
+        self._watchers = watchers
         self.tell = watchers.tell
         self._journal = journal
         self.unanswered: dict[str, ToolCall] = {}
@@ -359,7 +363,7 @@ class LiveTeller:
     async def enter_step(self, step: int) -> None:
         if step != self._step:
             self._step = step
-            if self.are_there:
+            if self._watchers.are_there:
                 await self.of_event(StepStarted(step))
 
     async def discarded(self, event: ResponseReceived | RequestFailed, *, following: Command) -> None:
@@ -397,7 +401,7 @@ class LiveTeller:
 
     async def of_event(self, seen: WatcherEvent) -> None:
         """Tell what follows from an event. The event may not be written yet, and a watcher may be slow."""
-        if self.are_there:
+        if self._watchers.are_there:
             if self._journal is not None:
                 with contextlib.suppress(
                     JournalFailed

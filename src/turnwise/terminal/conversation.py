@@ -263,7 +263,7 @@ class Chat:
     async def _turn(self, text: str | None) -> str:
         """Run one turn, then carry out the commands that were typed meanwhile. Returns typed text that was not used. Without a
         text, the turn is about the calls that wait."""
-        options: RunOptions = {"session": self._session} if self._session else {}
+        options: RunOptions = {"session": self._session, "drop_left": True} if self._session else {}
         asks, self._asks = self._asks if text is None else (), ()
         if text is not None and self._session:
             # the typed text continues without answers to the waiting calls, as after Ctrl-C at an ask

@@ -384,7 +384,7 @@ class SingleRun:
         options: RunOptions = {}
         pending, dropped = NOTHING, ""
         if before is not None:
-            options = {"session": before.row.id}
+            options = {"session": before.row.id, "drop_left": True}
             pending = pending_of(self._journal, before)
             if has_words:
                 dropped, pending = dropped_line(pending), NOTHING

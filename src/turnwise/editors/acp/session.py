@@ -429,7 +429,7 @@ class EditorSession:
             typed = await typed_parts(prompt.typed, place=place, policy=self._policy, tell=self.note)
         options: RunOptions = {"safety": {"approver": approver}, "watch": teller}
         if self._begun:
-            options["session"] = self.id
+            options |= {"session": self.id, "drop_left": True}
         if turn.is_cancelled:
             return PromptResponse(stop_reason="cancelled")
         try:

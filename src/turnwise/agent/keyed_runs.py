@@ -1,0 +1,153 @@
+"""A run whose turn has a key of the caller's: it begins once, goes on where it was left, is followed while it runs, and is read
+from the journal once it has ended."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol, cast
+
+from turnwise.agent.agent_setup import AgentSetup
+from turnwise.agent.results import RunResult, run_result
+from turnwise.agent.resume_lookup import folded, ledger_of
+from turnwise.agent.run_input import Prompt, message_of
+from turnwise.agent.run_setup import ResumeOptions, TypedRunOptions
+from turnwise.agent.schemas import output_over
+from turnwise.base.clock import sleep
+from turnwise.errors import CallerError, NothingToResume, SessionBusy, UnreadableTurn
+from turnwise.journal.journal import Journal
+from turnwise.journal.turn_keys import KeyedTurn, KeyTaken, TurnKey, asked_digest, check_asked, check_new_id
+from turnwise.vocab import Message, StopReason
+
+LONGEST_WAIT_S = 3600.0  # for a turn that somebody else runs
+FIRST_LOOK_S, LAST_LOOK_S = 0.02, 0.5  # between two looks at the journal
+
+# The turns of this process that have a key: whoever waits for one is woken by its end. By the journal's address, session and key.
+_here: dict[tuple[str, str, str], set["asyncio.Event"]] = {}
+
+
+class Begin(Protocol):
+    def __call__(self, prompt: Prompt | None, *, key: TurnKey | None, turn_id: str) -> Awaitable[RunResult[Any]]: ...
+
+
+class KeyedRun:
+    """One caller's way to the turn. `run` does whatever the journal says is left to do."""
+
+    def __init__(
+        self, prompt: Prompt | None, *, setup: AgentSetup, options: TypedRunOptions, new_id: Callable[[], str]
+    ) -> None:
+        if setup.journal is None:
+            raise CallerError("`key` needs a journal, which keeps the turn: give the agent `Journal(PATH)`")
+        if not (session := options.get("session")):
+            raise CallerError("`key` needs `session`: a key belongs to a session, and an unknown id begins one")
+        self.session = check_new_id(session, what="the session's id")
+        self._key = check_new_id(options.get("key"), what="the key")
+        self._journal: Journal = setup.journal
+        self._setup, self._options, self._new_id = setup, options, new_id
+        self._prompt = prompt
+        message = prompt if isinstance(prompt, Message) or prompt is None else message_of(prompt, what="the prompt")
+        self._asked = asked_digest(
+            message, results=options.get("results"), approvals=tuple(options.get("approvals", ()))
+        )
+        self._look_s = FIRST_LOOK_S
+
+    async def run(self, *, begin: Begin, resume: Callable[..., Awaitable[RunResult[Any]]]) -> RunResult[Any]:
+        """The result of the turn. Raises SessionBusy if it still runs after `wait` seconds, and KeyReused."""
+        clock = self._setup.clock
+        ends_s = clock.monotonic() + self._options.get("wait", LONGEST_WAIT_S)
+        while True:
+            found = await self._journal.beside(partial(self._journal.find_key, self.session, self._key))
+            try:
+                if found is None or found.state == "accepted" or self._is_tried_again(found):
+                    return await self._begin(found, begin=begin)
+                check_asked(self._named(), kept=found.asked)
+                if found.state == "left":
+                    return await self._with_news(resume(options=self._resume_options()))
+                if found.state == "ended":
+                    return await self._journal.beside(partial(self._recorded, found))
+                busy = SessionBusy(f"the turn `{self._key}` of session `{self.session}` still runs: ask again later")
+            except (KeyTaken, NothingToResume):
+                continue  # somebody was faster: look again
+            except SessionBusy as error:
+                busy = error
+            left_s = ends_s - clock.monotonic()
+            if left_s <= 0.0:
+                raise busy
+            await self._wait(left_s)
+
+    def _named(self) -> TurnKey:
+        return TurnKey(text=self._key, asked=self._asked, again=self._options.get("again", False))
+
+    def _is_tried_again(self, found: KeyedTurn) -> bool:
+        failed = found.state == "ended" and found.stop_reason is StopReason.PROVIDER_FAILED
+        return failed and self._options.get("again", False)
+
+    async def _begin(self, found: KeyedTurn | None, *, begin: Begin) -> RunResult[Any]:
+        named, prompt = self._named(), self._prompt
+        if found is not None:
+            check_asked(named, kept=found.asked)
+        if not named.asked:
+            if found is None or found.prompt is None:
+                raise CallerError(
+                    f"session `{self.session}` has no turn with the key `{self._key}`: give the run a prompt, or keep one with "
+                    "`journal.accept(session, key, prompt)`"
+                )
+            prompt, named = found.prompt, TurnKey(text=self._key, asked=found.asked)
+        return await self._with_news(begin(prompt, key=named, turn_id=self._new_id()))
+
+    async def _with_news(self, turn: Awaitable[RunResult[Any]]) -> RunResult[Any]:
+        """Whoever waits in this process hears of its end at once."""
+        try:
+            return await turn
+        finally:
+            for waiter in _here.get(self._place, ()):
+                waiter.set()
+
+    @property
+    def _place(self) -> tuple[str, str, str]:
+        return self._journal.address() or str(id(self._journal)), self.session, self._key
+
+    async def _wait(self, left_s: float) -> None:
+        """Until the turn ends here, or until it is time to look again."""
+        news = asyncio.Event()
+        waiters = _here.setdefault(self._place, set())
+        waiters.add(news)
+        look = asyncio.ensure_future(sleep(self._setup.clock, seconds=min(self._look_s, left_s)))
+        hear = asyncio.ensure_future(news.wait())
+        try:
+            await asyncio.wait([look, hear], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            look.cancel()
+            hear.cancel()
+            waiters.discard(news)
+            if not waiters:
+                _here.pop(self._place, None)
+        self._look_s = min(self._look_s * 2, LAST_LOOK_S)
+
+    def _resume_options(self) -> ResumeOptions:
+        """Those of the run's options that a turn which goes on can take."""
+        taken = {name: one for name, one in self._options.items() if name in _FOR_RESUME}
+        if (approver := self._setup.safety.approver) is not None:
+            taken["approver"] = approver
+        return cast("ResumeOptions", taken)
+
+    def _recorded(self, found: KeyedTurn) -> RunResult[Any]:
+        """The result as the journal has it. Tools and checks do not run again; the output is parsed from the record."""
+        journal = self._journal
+        turns = journal.find_session(self.session).turns
+        place = next((at for at, turn in enumerate(turns) if turn.id == found.turn_id), len(turns))
+        before = folded(journal, turns[:place])
+        result = journal.result_of(found.turn_id, carried=before.carried)
+        if result is None:
+            raise UnreadableTurn(
+                f"the turn `{self._key}` of session `{self.session}` has ended, and its records do not say how"
+            )
+        return run_result(
+            result,
+            output=output_over(self._setup.output, self._options),
+            before=before,
+            session=self.session,
+            ledger=ledger_of(journal, session=self.session, turn_id=found.turn_id),
+        )
+
+
+_FOR_RESUME = frozenset({"tools", "deps", "output_type", "watch"})

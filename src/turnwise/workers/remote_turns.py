@@ -1,0 +1,126 @@
+"""Turns that workers run, from a program on any machine: the functions behind `turnwise submit`, `status`, `answer` and `cancel`.
+`follow` is `turnwise.watch_session`.
+
+Each opens a connection to the journal's database (`dsn`: `postgresql://USER@HOST/DATABASE`) and closes it, beside the event loop.
+All raise JournalFailed if the database fails.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from turnwise.base.clock import SystemClock
+from turnwise.base.extras import require_extras
+from turnwise.errors import CallerError
+from turnwise.journal.session_rows import NO_LABELS, Labels
+from turnwise.settings.options import RunSettings, rows_of_limits
+from turnwise.turn.config import Approval, Effect
+
+if TYPE_CHECKING:  # both need psycopg
+    from turnwise.workers.ask_answers import OpenAsks
+    from turnwise.workers.queue import TurnQueue
+    from turnwise.workers.turn_status import TurnStatus
+
+Result = TypeVar("Result")
+MOST_SHOWN = 1000
+
+
+async def submit_turn(
+    dsn: str,
+    prompt: str,
+    *,
+    agent: str,
+    session: str = "",
+    priority: int = 0,
+    needs: Sequence[str] = (),
+    folder: Path | str = "",
+    model: str = "",
+    instructions: str = "",
+    effects: Sequence[Effect] | None = None,
+    limits: Mapping[str, float] = {},
+    labels: Labels = NO_LABELS,
+) -> str:
+    """Let a worker run a turn of the `agent` (the name by which workers call it). Returns the session's id at once.
+
+    Turns with a higher `priority` begin first. Only workers that offer all of `needs` run it. `model`, `instructions`, `effects`
+    and `limits` (`{"max_cost": 0.20, "max_steps": 5}`, as on the command line) can only narrow what the agent may do. Raises
+    CallerError if the session does not exist or has other labels.
+    """
+    require_extras("postgres")
+    from turnwise.workers.turn_status import TurnWishes
+
+    known = {row.name for row in rows_of_limits()}
+    if strange := [name for name in limits if name not in known]:
+        raise CallerError(f"`limits` has no `{strange[0]}`: give some of {', '.join(sorted(known))}")
+    try:
+        most = msgspec.convert(dict(limits), RunSettings)
+    except msgspec.ValidationError as error:
+        raise CallerError(f"`limits`: {error}") from None
+    wishes = TurnWishes(
+        model=model, instructions=instructions, effects=None if effects is None else tuple(effects), most=most
+    )
+    return await _with_queue(
+        dsn,
+        lambda queue: queue.submit(
+            prompt,
+            agent=agent,
+            session=session,
+            priority=priority,
+            needs=needs,
+            folder=folder,
+            wishes=wishes,
+            labels=labels,
+        ),
+    )
+
+
+async def turn_status(dsn: str, session: str = "", *, limit: int = MOST_SHOWN) -> "list[TurnStatus]":
+    """The turns that were submitted (to one session), the latest first, and what each waits for."""
+    return await _with_queue(dsn, lambda queue: queue.status(session, limit=limit))
+
+
+async def cancel_turns(dsn: str, session: str) -> int:
+    """Cancel the session's turns. Returns how many end: waiting turns at once, a running one when its worker hears of it."""
+    return await _with_queue(dsn, lambda queue: queue.cancel(session))
+
+
+async def open_asks(dsn: str, session: str) -> "OpenAsks":
+    """The asks of the session's turn, with the answers so far. Raises CallerError if nothing waits."""
+
+    def find(queue: "TurnQueue") -> "OpenAsks":
+        from turnwise.workers import ask_answers
+
+        return ask_answers.open_asks(queue, session)
+
+    return await _with_queue(dsn, find)
+
+
+async def answer_asks(dsn: str, session: str, approvals: Sequence[Approval]) -> int:
+    """Store these answers. Returns how many asks of the session are then still open; if there are none, the turn continues.
+
+    Raises CallerError, and stores no answer, if one of them belongs to nothing that waits, or was given before.
+    """
+
+    def store(queue: "TurnQueue") -> int:
+        from turnwise.workers import ask_answers
+
+        return ask_answers.answer(queue, session, approvals, clock=SystemClock())
+
+    return await _with_queue(dsn, store)
+
+
+async def _with_queue(dsn: str, work: "Callable[[TurnQueue], Result]") -> Result:
+    require_extras("postgres")
+    from turnwise.workers.queue import TurnQueue
+
+    def attempt() -> Result:
+        queue = TurnQueue(dsn, clock=SystemClock())
+        try:
+            return work(queue)
+        finally:
+            queue.close()
+
+    return await asyncio.to_thread(attempt)

@@ -1,0 +1,330 @@
+"""A turn that the caller names by a key: it begins once, goes on where it was left, and gives every asker the same result."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flat_agents import flat_agent
+from turnwise import Agent, Journal, RunFinished, Subagents, ToolStarted, tool
+from turnwise.agent.runs import run_so_far
+from turnwise.errors import CallerError, KeyReused, NothingToResume, SessionBusy, SessionLeft
+from turnwise.journal.turn_keys import as_message
+from turnwise.testing import ScriptedModel, call
+from turnwise.testing.scripted_model import BASE_URL
+from turnwise.vocab import Fault, FaultKind, StopReason, Text, ToolResult
+
+UNKNOWN = "its outcome is unknown"
+
+
+class Till:
+    """A tool that pays: what it did, and a gate at which the sums above 100 wait."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+        self.waits = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.settles = False
+
+        @tool
+        async def pay(sum: int) -> str:
+            """Pay."""
+            self.paid.append(sum)
+            if sum > 100:
+                self.waits.set()
+                try:
+                    await self.gate.wait()
+                except asyncio.CancelledError:
+                    if not self.settles:
+                        raise
+            return f"paid {sum}"
+
+        self.tool = pay
+
+
+@pytest.fixture
+def till() -> Till:
+    return Till()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
+    place = tmp_path / "turns.db" if request.param == "sqlite" else request.getfixturevalue("postgres_dsn")
+    with Journal(place) as journal:
+        yield journal
+
+
+def agent_over(
+    journal: Journal, lines: list[Any], *, tools: Any = (), **more: Any
+) -> tuple[Agent[Any, Any], ScriptedModel]:
+    model = ScriptedModel(lines)
+    return flat_agent("openai_chat:m", base_url=BASE_URL, transport=model, journal=journal, tools=tools, **more), model
+
+
+def results_in(history: Any) -> list[str]:
+    parts = [part for message in history for part in message.parts if isinstance(part, ToolResult)]
+    return ["".join([one.text for one in part.content if isinstance(one, Text)]) for part in parts]
+
+
+async def left_in_mid_call(agent: Agent[Any, Any], till: Till, **options: Any) -> BaseException:
+    """The exception of a task that was cancelled while a tool worked."""
+    task = asyncio.ensure_future(agent.run("Pay.", **options))
+    await till.waits.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    return caught.value
+
+
+@pytest.mark.promise("run:key")
+async def test_all_who_ask_for_a_key_get_one_turn(journal: Journal, till: Till) -> None:
+    """Proves: three callers at once and one later get the same result; one turn ran, and each tool once."""
+    agent, model = agent_over(journal, [[call("pay", sum=1)], "Done."], tools=[till.tool])
+    found = await asyncio.gather(*[agent.run("Pay.", session="chat-1", key="m:1") for _ in range(3)])
+    later = await agent.run("Pay.", session="chat-1", key="m:1")
+    assert {one.text for one in (*found, later)} == {"Done."} and till.paid == [1] and len(model.asked) == 2
+    assert {(one.requests, one.session, len(one.history), one.cost) for one in (*found, later)} == {
+        (2, "chat-1", 4, later.cost)
+    }
+    assert len(journal.find_session("chat-1").turns) == 1
+    with pytest.raises(KeyReused, match=r"the key `m:1` belongs to a turn with another prompt"):
+        await agent.run("Pay twice.", session="chat-1", key="m:1")
+    ended = journal.result("chat-1", "m:1")
+    assert ended is not None and (ended.text, ended.stop_reason) == ("Done.", StopReason.ANSWERED)
+
+
+@pytest.mark.promise("run:task-is-not-turn", "run:key")
+async def test_a_cancelled_task_leaves_its_turn(journal: Journal, till: Till) -> None:
+    """Proves: the turn of a cancelled task goes on with the next caller; a finished tool is not run again, one in flight is told as
+    unknown, and nothing says `cancelled`."""
+    agent, _ = agent_over(journal, [[call("pay", sum=1), call("pay", sum=200)], "Done."], tools=[till.tool])
+    error = await left_in_mid_call(agent, till, session="s", key="k")
+    so_far = run_so_far(error)
+    assert so_far is not None and so_far.requests == 1
+    assert (found := journal.find_key("s", "k")) is not None and found.state == "left"
+    assert journal.result("s", "k") is None
+    with pytest.raises(SessionLeft, match=r"await agent\.resume\('s'\)"):
+        await agent.run("More.", session="s")
+    result = await agent.run("Pay.", session="s", key="k")
+    assert (result.text, result.stop_reason, till.paid) == ("Done.", StopReason.ANSWERED, [1, 200])
+    first, second = results_in(result.history)
+    assert first == "paid 1" and UNKNOWN in second
+
+
+@pytest.mark.promise("run:task-is-not-turn")
+async def test_a_tool_that_ends_in_its_second_is_known(tmp_path: Path, till: Till) -> None:
+    """Proves: a tool that ends in good order after the cancel has its result, and is not told as unknown."""
+    till.settles = True
+    with Journal(tmp_path / "turns.db") as journal:
+        agent, _ = agent_over(journal, [[call("pay", sum=200)], "Done."], tools=[till.tool])
+        await left_in_mid_call(agent, till, session="s", key="k")
+        result = await agent.run("Pay.", session="s", key="k")
+    assert results_in(result.history) == ["paid 200"] and till.paid == [200]
+
+
+@pytest.mark.promise("run:task-is-not-turn")
+@pytest.mark.parametrize("how", ["cancel", "interrupt", "stream"])
+async def test_what_ends_a_turn_whatever_its_key(tmp_path: Path, till: Till, how: str) -> None:
+    """Proves: `Run.cancel`, `Run.interrupt` and leaving a stream end the turn, and its key says so ever after."""
+    with Journal(tmp_path / "turns.db") as journal:
+        agent, model = agent_over(journal, [[call("pay", sum=200)], "Done."], tools=[till.tool])
+        if how == "stream":
+            async with agent.stream("Pay.", session="s", key="k") as stream:
+                async for event in stream.events():
+                    if isinstance(event, ToolStarted):
+                        break
+        else:
+            run = agent.start("Pay.", session="s", key="k")
+            await till.waits.wait()
+            run.cancel() if how == "cancel" else run.interrupt()
+            with pytest.raises(asyncio.CancelledError) if how == "cancel" else _nothing():
+                await run
+        again = await agent.run("Pay.", session="s", key="k")
+        assert again.stop_reason is StopReason.CANCELLED and len(model.asked) == 1
+        with pytest.raises(NothingToResume):
+            await agent.resume("s")
+
+
+class _nothing:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.promise("run:task-is-not-turn")
+async def test_a_reader_that_left_leaves_the_turn(tmp_path: Path, till: Till) -> None:
+    """Proves: a cancelled reader of a stream leaves a turn with a key, `hand_over` does too, and a turn without a key ends as
+    before; `on_leave="go_on"` lets the run go on."""
+    with Journal(tmp_path / "turns.db") as journal:
+        agent, _ = agent_over(
+            journal, [[call("pay", sum=200)], "Done.", [call("pay", sum=300)], "Two.", "Three."], tools=[till.tool]
+        )
+
+        async def read(**options: Any) -> None:
+            async with agent.stream("Pay.", **options) as stream:
+                async for _ in stream.text():
+                    pass
+
+        reader = asyncio.ensure_future(read(session="s", key="k"))
+        await till.waits.wait()
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        assert (found := journal.find_key("s", "k")) is not None and found.state == "left"
+        assert (await agent.resume("s")).text == "Done."
+        till.waits.clear()
+        run = agent.start("Pay.", session="t")
+        await till.waits.wait()
+        run.hand_over()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert (so_far := run.so_far) is not None and so_far.requests == 1
+        assert (await agent.resume("t")).text == "Two."
+        async with agent.stream("Go on.", on_leave="go_on", session="u", key="k") as stream:
+            pass
+        assert (await agent.run("Go on.", session="u", key="k")).text == "Three."
+
+
+@pytest.mark.promise("run:task-is-not-turn", "keep:crash")
+async def test_a_sub_agent_is_left_with_its_parent(tmp_path: Path, till: Till) -> None:
+    """Proves: a sub-agent's turn is left with its parent's and goes on with it; its finished work is not done again."""
+    with Journal(tmp_path / "turns.db") as journal:
+        below, model_below = agent_over(
+            journal, [[call("pay", sum=1)], [call("pay", sum=200)], "Below is done."], tools=[till.tool]
+        )
+        agent, model = agent_over(
+            journal,
+            [[call("task", agent="payer", prompt="Pay.")], "All done."],
+            tools=[Subagents({"payer": below})],
+        )
+        await left_in_mid_call(agent, till, session="s", key="k")
+        result = await agent.run("Pay.", session="s", key="k")
+        assert result.text == "All done." and till.paid == [1, 200]
+        assert (len(model.asked), len(model_below.asked)) == (2, 3)
+        assert [len(session.turns) for _, session in journal.children(journal.find_session("s").turns[0].id)] == [1]
+
+
+@pytest.mark.promise("run:key")
+async def test_an_accepted_turn_begins_once_and_anywhere(journal: Journal) -> None:
+    """Proves: a turn is kept before it begins, listed as accepted, and begun by its key alone."""
+    assert journal.accept("s", "k", "Hello?", labels={"user": "42"}) is True
+    assert journal.accept("s", "k", as_message("Hello?")) is False
+    with pytest.raises(KeyReused):
+        journal.accept("s", "k", "Bye.")
+    assert journal.result("s", "k") is None
+    assert [row.id for row in journal.sessions(state="accepted", labels={"user": "42"})] == ["s"]
+    agent, model = agent_over(journal, ["Hello."])
+    with pytest.raises(CallerError, match=r"has no turn with the key `other`"):
+        await agent.run(session="s", key="other")
+    found = await asyncio.gather(agent.run(session="s", key="k"), agent.run("Hello?", session="s", key="k"))
+    assert [one.text for one in found] == ["Hello.", "Hello."] and len(model.asked) == 1
+    assert not journal.sessions(state="accepted") and journal.sessions()[0].labels == {"user": "42"}
+
+
+@pytest.mark.promise("run:key")
+async def test_a_failed_turn_is_tried_again_only_when_asked(journal: Journal) -> None:
+    """Proves: the record of a failed provider is returned as it is; `again=True` begins a new attempt, whose end the key has."""
+    down = Fault(kind=FaultKind.BAD_REQUEST, message="No.", status=400)
+    agent, model = agent_over(journal, [down, "Fine."])
+    first = await agent.run("Hi.", session="s", key="k")
+    same = await agent.run("Hi.", session="s", key="k")
+    assert first.stop_reason is same.stop_reason is StopReason.PROVIDER_FAILED and len(model.asked) == 1
+    assert same.fault == first.fault
+    assert (await agent.run("Hi.", session="s", key="k", again=True)).text == "Fine."
+    assert (await agent.run("Hi.", session="s", key="k", again=True)).text == "Fine." and len(model.asked) == 2
+
+
+@pytest.mark.promise("run:key")
+async def test_what_waits_and_what_is_typed_come_from_the_record(tmp_path: Path) -> None:
+    """Proves: a turn that waits gives its asks to every asker, and an output is parsed from the record; checks do not run again."""
+    checked: list[int] = []
+
+    def even(value: int) -> None:
+        checked.append(value)
+
+    with Journal(tmp_path / "turns.db") as journal:
+        agent, model = agent_over(journal, ['{"value": 4}'], output_type=int, output_checks=[even])
+        assert (await agent.run("How many?", session="s", key="k")).output == 4
+        assert (await agent.run("How many?", session="s", key="k")).output == 4
+        assert checked == [4] and len(model.asked) == 1
+
+
+async def test_a_session_takes_one_turn_at_a_time(journal: Journal, till: Till) -> None:
+    """Proves: a second run without a key is refused at once, one with a key waits for its turn, and `wait=0` does not wait."""
+    agent, _ = agent_over(journal, [[call("pay", sum=200)], "One.", "Two."], tools=[till.tool])
+    first = agent.start("Pay.", session="s", key="1")
+    await till.waits.wait()
+    with pytest.raises(SessionBusy):
+        await agent.run("Me too.", session="s")
+    for key, prompt in (("1", "Pay."), ("2", "Next.")):
+        with pytest.raises(SessionBusy):
+            await agent.run(prompt, session="s", key=key, wait=0)
+    second = agent.start("Next.", session="s", key="2")
+    till.gate.set()
+    assert [(await first).text, (await second).text] == ["One.", "Two."]
+
+
+async def test_a_left_turn_is_dropped_only_when_asked(journal: Journal, till: Till) -> None:
+    """Proves: a session with a left turn goes on without it only with `drop_left`, and then the turn is not resumed."""
+    agent, _ = agent_over(journal, [[call("pay", sum=200)], "Without it."], tools=[till.tool])
+    await left_in_mid_call(agent, till, session="s", key="k")
+    with pytest.raises(SessionLeft):
+        await agent.run("Go on.", session="s", key="k2")
+    assert (await agent.run("Go on.", session="s", drop_left=True)).text == "Without it."
+    with pytest.raises(NothingToResume):
+        await agent.resume("s")
+
+
+@pytest.mark.parametrize("id", ["", "a b", "x" * 129, "ä", "a\n", "../x", "a/b"])
+async def test_ids_of_callers_are_plain(tmp_path: Path, id: str) -> None:
+    """Proves: an id that a caller chooses is matched whole, for sessions and for keys."""
+    with Journal(tmp_path / "turns.db") as journal:
+        agent, _ = agent_over(journal, ["Hi."])
+        with pytest.raises(CallerError, match=r"give 1 to 128 of the characters"):
+            await agent.run("Hi.", session="s", key=id)
+        with pytest.raises(CallerError, match=r"give 1 to 128 of the characters|`key` needs `session`"):
+            await agent.run("Hi.", session=id, key="k")
+        assert not journal.sessions()
+
+
+async def test_sessions_are_found_by_label_state_and_page(journal: Journal) -> None:
+    """Proves: pages of sessions hold each session once, in order, also where only some have the labels or the state."""
+    agent, _ = agent_over(journal, ["Hi."] * 7)
+    for number in range(7):
+        await agent.run("Hi.", session=f"s{number}", labels={"user": str(number % 2), 'odd "name" %': "x"})
+    journal.accept("later", "k", "Hello?", labels={"user": "1"})
+
+    def pages(read: Callable[..., list[Any]]) -> list[str]:
+        found, last = list[str](), None
+        while rows := read(limit=2, before=last):
+            found += [row.id for row in rows]
+            last = rows[-1]
+        return found
+
+    assert pages(journal.sessions) == ["later", *[f"s{number}" for number in reversed(range(7))]]
+    assert pages(lambda **page: journal.sessions(labels={"user": "1", 'odd "name" %': "x"}, **page)) == [
+        "s5",
+        "s3",
+        "s1",
+    ]
+    assert pages(lambda **page: journal.sessions(state="done", labels={"user": "0"}, **page)) == [
+        "s6",
+        "s4",
+        "s2",
+        "s0",
+    ]
+    assert pages(lambda **page: journal.sessions(state="accepted", **page)) == ["later"]
+
+
+async def test_events_and_text_of_a_run(tmp_path: Path) -> None:
+    """Proves: a run gives its events and its text without a stream, each once, and its end says the result."""
+    agent = flat_agent("openai_chat:m", base_url=BASE_URL, transport=ScriptedModel(["Hello there.", "Again."]))
+    run = agent.start("Hi.")
+    assert "".join([text async for text in run.text()]) == "Hello there." == (await run).text
+    run = agent.start("Hi.")
+    events = [event async for event in run.events()]
+    assert isinstance(events[-1], RunFinished) and events[-1].result is await run and run.so_far is await run
