@@ -99,9 +99,7 @@ def run_before(options: TypedRunOptions, *, journal: Journal | None, new_id: Cal
         so_far = SessionSoFar(messages=history, carried=Carried(messages=history))
         return RunBefore(so_far=so_far, session_id=new_id(), labels=labels)
     if journal is None:
-        raise CallerError(
-            '`session` needs a journal: Agent(..., observation={"journal": Journal(PATH)}), or pass `history`'
-        )
+        raise CallerError("`session` needs a journal: Agent(..., journal=Journal(PATH)), or pass `history`")
     if history:
         raise CallerError("give either `session` or `history`, not both: the session has its own messages")
     found = journal.find_session(session)
