@@ -23,8 +23,8 @@ GROUP = "cold start"
 CASE = "to the first request"
 VERSION_CASE = "turnwise --version"
 LIBRARY = """
-from turnwise import Agent
-Agent("openai_chat:bench", endpoint={"base_url": "{url}/v1", "api_key": "nothing"}).run_sync("Go on.")
+from turnwise import Agent, Model
+Agent(Model("openai_chat:bench", base_url="{url}/v1", api_key="nothing")).run_sync("Go on.")
 """
 OPENAI = """
 from openai import OpenAI

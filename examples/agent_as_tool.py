@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, MaxRequests
 from turnwise.testing import call
 
@@ -13,19 +13,17 @@ class Chapter(BaseModel):
 
 
 reader = Agent(
-    MODEL,
+    says('{"title": "Bees", "pages": 12}', '{"title": "Wasps", "pages": 9}'),
     instructions="You read one chapter and tell what is in it.",
     output_type=Chapter,
-    endpoint=says('{"title": "Bees", "pages": 12}', '{"title": "Wasps", "pages": 9}'),
 )
 lead = Agent(
-    MODEL,
-    tools=[reader.as_tool("read_chapter", "Reads one chapter and tells its title and its pages.")],
-    limits=MaxRequests(10),
-    endpoint=says(
+    says(
         [call("read_chapter", prompt="Chapter 1"), call("read_chapter", prompt="Chapter 2")],
         "Bees and Wasps: 21 pages.",
     ),
+    tools=[reader.as_tool("read_chapter", "Reads one chapter and tells its title and its pages.")],
+    limits=MaxRequests(10),
 )
 result = lead.run_sync("What is the book about?")
 print(result.text)

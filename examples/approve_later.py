@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, Approval, Asking, Policy, StopReason, tool
 from turnwise.testing import call
 
@@ -18,10 +18,10 @@ def later(asking: Asking) -> Sequence[Approval]:
 
 
 agent = Agent(
-    MODEL,
+    says([call("publish", page="news"), call("publish", page="draft")], "The news are out, the draft is not."),
     tools=[publish],
-    endpoint=says([call("publish", page="news"), call("publish", page="draft")], "The news are out, the draft is not."),
-    safety={"policy": Policy(attended=True), "approver": later},
+    policy=Policy(attended=True),
+    safety={"approver": later},
 )
 first = agent.run_sync("Publish both.")
 assert first.stop_reason is StopReason.WAITING

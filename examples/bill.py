@@ -1,6 +1,6 @@
 """See what a run cost: one row a request, for a data frame, a chart or your accounts."""
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, tool
 from turnwise.testing import call
 
@@ -11,7 +11,7 @@ def weather(city: str) -> str:
     return f"{city}: sunny"
 
 
-agent = Agent(MODEL, tools=[weather], endpoint=says(call("weather", city="Oslo"), "It is sunny."))
+agent = Agent(says(call("weather", city="Oslo"), "It is sunny."), tools=[weather])
 result = agent.run_sync("How is the weather in Oslo?")
 for row in result.ledger.to_rows():  # or: pandas.DataFrame(result.ledger.to_rows()); `result.plot()` draws them
     print(row["number"], row["purpose"], row["outcome"], row["input_tokens"], row["output_tokens"], row["cost_usd"])

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, Budget, BudgetSpent, MaxRequests
 
 budget = Budget(MaxRequests(3), per_run=MaxRequests(1))
-teller = Agent(MODEL, instructions="Tell the balance.", limits=budget, endpoint=says("120.50 EUR.", "7 EUR."))
-critic = Agent(MODEL, instructions="Find faults.", limits=budget, endpoint=says("None."))
+teller = Agent(says("120.50 EUR.", "7 EUR."), instructions="Tell the balance.", limits=budget)
+critic = Agent(says("None."), instructions="Find faults.", limits=budget)
 
 
 async def main() -> None:

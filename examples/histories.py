@@ -1,6 +1,6 @@
 """Take over a chat that was kept for OpenAI's SDK, go on with it, and write it for Anthropic's."""
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, messages_from, messages_to
 
 chat = [
@@ -19,7 +19,7 @@ chat = [
 history = messages_from(chat)
 print(history.family, history.instructions, len(history.messages), "losses:", len(history.losses))
 
-agent = Agent(MODEL, instructions=history.instructions, endpoint=says("No, you need none."))
+agent = Agent(says("No, you need none."), instructions=history.instructions)
 result = agent.run_sync("Do I need an umbrella?", history=history.messages)
 print(result.text)
 

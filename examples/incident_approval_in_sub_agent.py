@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, Approval, Asking, Deadlines, Policy, tool
 from turnwise.testing import call
 
@@ -25,16 +25,14 @@ async def absent(asking: Asking) -> Sequence[Approval]:
 
 
 cleaner = Agent(
-    MODEL,
+    says(call("delete", path="a.tmp"), "Done.", call("delete", path="b.tmp"), "I may not."),
     tools=[delete],
-    safety={"policy": Policy(attended=True)},
-    endpoint=says(call("delete", path="a.tmp"), "Done.", call("delete", path="b.tmp"), "I may not."),
+    policy=Policy(attended=True),
 )
 lead = Agent(
-    MODEL,
+    says(call("clean_up", prompt="a"), "Clean.", call("clean_up", prompt="b"), "Not clean."),
     tools=[cleaner.as_tool("clean_up", "Deletes what is not needed.")],
     recovery={"deadlines": Deadlines(ask_s=0.1)},
-    endpoint=says(call("clean_up", prompt="a"), "Clean.", call("clean_up", prompt="b"), "Not clean."),
 )
 print(lead.run_sync("Clean up.", safety={"approver": present}).text)
 print(lead.run_sync("Clean up.", safety={"approver": absent}).text)

@@ -1,6 +1,6 @@
 """A call that the output limit cuts is never run half: the model goes on where it was cut, and the whole call runs once."""
 
-from models import MODEL, plays
+from models import plays
 from turnwise import Agent, Settings, tool
 
 report: list[str] = []
@@ -13,7 +13,7 @@ def write(path: str, content: str, append: bool = False) -> str:
     return f"{len(content):,} characters written"
 
 
-agent = Agent(MODEL, tools=[write], endpoint={**plays("writer-file"), "settings": Settings(max_output_tokens=8_000)})
+agent = Agent(plays("writer-file", settings=Settings(max_output_tokens=8_000)), tools=[write])
 result = agent.run_sync("Write the report into big.txt.")
 print("calls that ran:", len(report), "characters:", len(report[0]))
 print(result.complete, result.requests_by_purpose)

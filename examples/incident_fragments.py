@@ -14,7 +14,7 @@ def read(path: str) -> str:
 
 async def main() -> None:
     for script in ("id-in-every-chunk", "no-index", "interleaved", "cumulative"):
-        agent = Agent(CHAT_MODEL, tools=[read], endpoint=plays(script))
+        agent = Agent(plays(script, model=CHAT_MODEL), tools=[read])
         async with agent.stream("What do the notes say?") as run:
             async for event in run.events():
                 if isinstance(event, ToolStarted):

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, tool
 from turnwise.testing import call
 
@@ -22,7 +22,7 @@ def total(request: object) -> str:
     return f"{sum(found)} pieces, from {len(found)} results."
 
 
-agent = Agent(MODEL, tools=[count], endpoint=says([call("count", fruit="apples"), call("count", fruit="pears")], total))
+agent = Agent(says([call("count", fruit="apples"), call("count", fruit="pears")], total), tools=[count])
 result = asyncio.run(agent.run("How many apples and pears are there?"))
 print(result.text)
 print("requests:", result.requests, "steps:", result.steps)

@@ -1,6 +1,6 @@
 """A run that reaches its step limit still ends with an answer, and says that it is not complete."""
 
-from models import MODEL, plays
+from models import plays
 from turnwise import Agent, MaxSteps, StopReason, tool
 
 
@@ -10,7 +10,7 @@ def search(pattern: str) -> str:
     return f"a page about {pattern}"
 
 
-agent = Agent(MODEL, tools=[search], limits=MaxSteps(8), endpoint=plays("research"))
+agent = Agent(plays("research"), tools=[search], limits=MaxSteps(8))
 result = agent.run_sync("Find out who wrote this.")
 assert result.text and result.stop_reason is StopReason.STEP_LIMIT
 print(result.text)

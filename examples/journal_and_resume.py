@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, Journal, tool
 from turnwise.testing import call
 
@@ -29,9 +29,9 @@ def mail() -> str:
 
 
 path = sys.argv[1] if dies else f"{tempfile.mkdtemp()}/turns.db"
-endpoint = says(call("book", seat=7), call("mail")) if dies else says("Booked and mailed.")
+model = says(call("book", seat=7), call("mail")) if dies else says("Booked and mailed.")
 with Journal(path) as journal:
-    agent = Agent(MODEL, tools=[book, mail], endpoint=endpoint, observation={"journal": journal})
+    agent = Agent(model, tools=[book, mail], journal=journal)
     if dies:
         agent.run_sync("Book seat 7 and mail me the ticket.")
     print("the first process ended with", subprocess.call([sys.executable, __file__, path]))

@@ -1,6 +1,6 @@
 """Limit a run: either limit ends it with |, only both together with &; the last request is kept for the answer."""
 
-from models import MODEL, plays
+from models import plays
 from turnwise import Agent, MaxRequests, MaxSteps, MaxTokens, MaxWallTime, tool
 
 
@@ -10,7 +10,7 @@ def search(pattern: str) -> str:
     return f"a page about {pattern}"
 
 
-agent = Agent(MODEL, tools=[search], limits=MaxRequests(3) | MaxWallTime(600), endpoint=plays("never-stops"))
+agent = Agent(plays("never-stops"), tools=[search], limits=MaxRequests(3) | MaxWallTime(600))
 result = agent.run_sync("Who wrote this?")
 print(result.stop_reason.value, result.requests, result.complete)
 print(result.text)

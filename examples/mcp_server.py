@@ -2,7 +2,7 @@
 
 from mcp.server.mcpserver import MCPServer
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, McpServer, Policy
 from turnwise.testing import call
 from turnwise.vocab import Text, ToolResult
@@ -17,10 +17,9 @@ def price_of(article: str) -> str:
 
 
 agent = Agent(
-    MODEL,
+    says(call("shop__price_of", article="tea"), "Tea costs 12 EUR."),
     tools=[McpServer("shop", server=shop, effects={"price_of": "read"})],  # its own word for that does not count
-    safety={"policy": Policy()},
-    endpoint=says(call("shop__price_of", article="tea"), "Tea costs 12 EUR."),
+    policy=Policy(),
 )
 result = agent.run_sync("What does tea cost?")
 for message in result.new_messages:

@@ -2,27 +2,27 @@
 
 import os
 
-from turnwise import EndpointOptions
+from turnwise import Model, Settings
 from turnwise.lab import Lab
 from turnwise.testing import ScriptedModel
 from turnwise.testing.scripted_model import Line
 
 MODEL = os.environ.get("MODEL", "openai_responses:scripted")
 CHAT_MODEL = os.environ.get("MODEL", "openai_chat:scripted")
+USUAL = Settings()
 
 
-def says(*lines: Line) -> EndpointOptions:
-    """An endpoint that answers each request with the next line. With a model of yours it is the model's own."""
+def says(*lines: Line, settings: Settings = USUAL) -> Model:
+    """A model that answers each request with the next line; or yours."""
     if "MODEL" in os.environ:
-        return {}
-    model = ScriptedModel(lines, family="openai_responses")
-    return {"base_url": model.endpoint.base_url, "transport": model}
+        return Model(MODEL, settings=settings)
+    return Model(MODEL, settings=settings, transport=ScriptedModel(lines, family="openai_responses"))
 
 
-def plays(script: str) -> EndpointOptions:
-    """An endpoint that behaves like this script of `turnwise lab` (docs/lab.md). With a model of yours it is the model's own."""
+def plays(script: str, *, model: str = MODEL, settings: Settings = USUAL) -> Model:
+    """A model that behaves like this script of `turnwise lab` (docs/lab.md); or yours."""
     if "MODEL" in os.environ:
-        return {}
+        return Model(model, settings=settings)
     lab = Lab()
     lab.play(script)
-    return {"base_url": "http://lab.invalid/v1", "transport": lab.transport()}
+    return Model(model, settings=settings, base_url="http://lab.invalid/v1", transport=lab.transport())

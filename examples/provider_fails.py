@@ -1,7 +1,7 @@
 """Read a provider's failure from the result: nothing is raised, and what there was until then is not lost."""
 
-from models import MODEL, says
-from turnwise import Agent, Fault, FaultKind, MissingKey, RetryPolicy, StopReason, tool
+from models import says
+from turnwise import Agent, Fault, FaultKind, MissingKey, Model, RetryPolicy, StopReason, tool
 from turnwise.testing import call
 
 
@@ -14,10 +14,9 @@ def weather(city: str) -> str:
 busy = Fault(kind=FaultKind.OVERLOADED, status=503, message="We are busy.")
 denied = Fault(kind=FaultKind.AUTH, status=401, message="No such key.")
 agent = Agent(
-    MODEL,
+    says(call("weather", city="Oslo"), busy, "It is sunny.", call("weather", city="Oslo"), denied),
     tools=[weather],
     recovery={"retry": RetryPolicy(attempts=3, base_s=0)},
-    endpoint=says(call("weather", city="Oslo"), busy, "It is sunny.", call("weather", city="Oslo"), denied),
 )
 well = agent.run_sync("How is the weather in Oslo?")
 print(well.text, well.complete, well.requests)  # the busy provider was asked again
@@ -29,6 +28,6 @@ print(failed.why_incomplete)
 print(len(failed.history), "messages to go on from:", failed.text)
 
 try:
-    Agent("openai:gpt-6.1-sol", endpoint={"api_key_env": "NO_SUCH_VARIABLE"})
+    Agent(Model("openai:gpt-6.1-sol", api_key_env="NO_SUCH_VARIABLE"))
 except MissingKey as error:  # raised is only what you have to change
     print(error)

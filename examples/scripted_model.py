@@ -14,13 +14,7 @@ def balance(account: int) -> str:
 
 def test_a_wrong_account_is_told_to_the_model() -> None:
     model = ScriptedModel([call("balance", account=8), call("balance", account="seven"), "I could not find it."])
-    endpoint = model.endpoint
-    agent = Agent(
-        "openai_chat:scripted",
-        tools=[balance],
-        instructions="You are a careful teller.",
-        endpoint={"base_url": endpoint.base_url, "transport": model},
-    )
+    agent = Agent(model, tools=[balance], instructions="You are a careful teller.")
     result = agent.run_sync("How much is on my account?")
     assert result.text == "I could not find it."
     assert len(model.asked) == result.requests == 3

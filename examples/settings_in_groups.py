@@ -6,22 +6,24 @@ from models import MODEL, says
 from turnwise import (
     Agent,
     Deadlines,
-    EndpointOptions,
     Journal,
     Policy,
     RecoveryOptions,
     RetryPolicy,
-    SafetyOptions,
     Settings,
     UnknownOption,
 )
 
-endpoint: EndpointOptions = {**says("Hello."), "settings": Settings(temperature=0.2), "cache": "auto"}
 recovery: RecoveryOptions = {"retry": RetryPolicy(attempts=3), "deadlines": Deadlines(first_event_s=60)}
-safety: SafetyOptions = {"policy": Policy(), "max_subagents": 4}
 
 with Journal(None) as journal:  # in memory; Journal("turns.db") is a file
-    agent = Agent(MODEL, endpoint=endpoint, recovery=recovery, safety=safety, observation={"journal": journal})
+    agent = Agent(
+        says("Hello.", settings=Settings(temperature=0.2)),
+        recovery=recovery,
+        policy=Policy(),
+        safety={"max_subagents": 4},
+        journal=journal,
+    )
     print(agent.run_sync("Hello.").text, len(journal.sessions()))
 
 wrong: list[dict[str, Any]] = [{"temperature": 0.2}, {"max_steps": 8}, {"instruction": "Be brief."}]

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, Journal, tool
 from turnwise.testing import call
 
@@ -32,7 +32,7 @@ async def archive() -> str:
 async def serve(path: str) -> None:
     script = says(call("pay", invoice=7), call("archive")) if is_first else says("Paid and archived.")
     with Journal(path) as journal:
-        agent = Agent(MODEL, tools=[pay, archive], endpoint=script, observation={"journal": journal})
+        agent = Agent(script, tools=[pay, archive], journal=journal)
         turn = agent.start("Pay invoice 7 and archive it.", session="invoices", key="invoice-7")
         if is_first:
             await hangs.wait()

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, Journal, tool
 from turnwise.testing import call
 
@@ -25,10 +25,9 @@ async def worker(jobs: "asyncio.Queue[tuple[str, str]]", agent: Agent) -> None:
 async def main() -> None:
     with Journal(None) as journal:  # a path or a database, so that all workers reach it
         agent = Agent(
-            MODEL,
+            says(call("refund", order=7), "Order 7 is refunded."),
             tools=[refund],
-            endpoint=says(call("refund", order=7), "Order 7 is refunded."),
-            observation={"journal": journal},
+            journal=journal,
         )
         jobs: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         for _ in range(2):  # the client sent it twice, or the queue delivers at least once

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, FrameSeen, TextDelta, ToolFinished, ToolStarted, tool
 from turnwise.testing import call
 
@@ -14,7 +14,7 @@ def weather(city: str) -> str:
 
 
 async def main() -> None:
-    agent = Agent(MODEL, tools=[weather], endpoint=says("It was sunny.", call("weather", city="Oslo"), "It is sunny."))
+    agent = Agent(says("It was sunny.", call("weather", city="Oslo"), "It is sunny."), tools=[weather])
     async with agent.stream("How was the weather?") as run:
         async for text in run.text():
             print(text, end="")

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, Approval, Asking, PermissionRule, Policy, RunContext, ToolProgress, tool
 from turnwise.testing import call
 
@@ -29,9 +29,9 @@ def person(asking: Asking) -> Sequence[Approval]:
 
 
 bin = Bin(["a.tmp", "b.tmp"])
-agent = Agent(MODEL, tools=[bin.empty], endpoint=says(call("empty"), "I may not.", call("empty"), "It is empty."))
+agent = Agent(says(call("empty"), "I may not.", call("empty"), "It is empty."), tools=[bin.empty])
 agent.run_sync("Empty the bin.", watch=lambda seen: isinstance(seen, ToolProgress) and print(seen.line))
 print("nobody was there, left:", bin.files)
 asks_itself = Policy(rules=(PermissionRule(verdict="allow", tool="empty"),), attended=True)
-agent.run_sync("Empty the bin.", safety={"approver": person, "policy": asks_itself})
+agent.run_sync("Empty the bin.", policy=asks_itself, safety={"approver": person})
 print("left:", bin.files)

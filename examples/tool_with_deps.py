@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import assert_type
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, RunContext, tool
 from turnwise.testing import call
 
@@ -26,11 +26,10 @@ def greeting(context: RunContext[Bank]) -> str:
 
 
 agent = Agent(
-    MODEL,
+    says(call("balance"), "It is 120.50 EUR.", call("balance"), "It is 7 EUR."),
     deps_type=Bank,
     tools=[balance],
     instructions=["You are a careful teller.", greeting],
-    endpoint=says(call("balance"), "It is 120.50 EUR.", call("balance"), "It is 7 EUR."),
 )
 for user in ("Ada", "Bob"):
     bank = Bank(user, {"Ada": "120.50 EUR", "Bob": "7 EUR"})

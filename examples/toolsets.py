@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, Approval, Asking, MethodsOf, Policy, Workspace, approved, filtered, prefixed
 from turnwise.testing import call
 
@@ -29,9 +29,9 @@ folder = Path(tempfile.mkdtemp())
 (folder / "stock.txt").write_text("pears: 30\n")
 calls = [call("read", path="stock.txt"), call("shop_find", word="ea"), call("shop_sell", name="pear")]
 agent = Agent(
-    MODEL,
+    says(calls, "Sold."),
     tools=[filtered(Workspace(folder), "read", "list"), approved(prefixed(MethodsOf(Shop()), "shop_"), "shop_sell")],
-    safety={"policy": Policy(attended=True), "approver": person},
-    endpoint=says(calls, "Sold."),
+    policy=Policy(attended=True),
+    safety={"approver": person},
 )
 print(agent.run_sync("Sell a pear.").text)

@@ -5,7 +5,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, Telemetry, tool
 from turnwise.testing import call
 
@@ -21,9 +21,8 @@ def weather(city: str) -> str:
 
 
 agent = Agent(
-    MODEL,
+    says([call("weather", city="Oslo"), call("weather", city="Rome")], "It is sunny in both."),
     tools=[weather],
-    endpoint=says([call("weather", city="Oslo"), call("weather", city="Rome")], "It is sunny in both."),
     observation={"telemetry": Telemetry(agent_name="reporter", tracer_provider=tracers)},
 )
 agent.run_sync("How is the weather in Oslo and Rome?")

@@ -4,7 +4,7 @@ from typing import assert_type
 
 from pydantic import BaseModel
 
-from models import MODEL, says
+from models import says
 from turnwise import Agent, OutputMismatch, RunResult
 
 
@@ -13,7 +13,7 @@ class Fruit(BaseModel):
     count: int
 
 
-agent = Agent(MODEL, output_type=Fruit, endpoint=says('{"name": "pear", "count": 3}', "Many.", "Many.", "Many."))
+agent = Agent(says('{"name": "pear", "count": 3}', "Many.", "Many.", "Many."), output_type=Fruit)
 result = agent.run_sync("Which fruit is in the basket?")
 assert_type(result, RunResult[Fruit])
 assert_type(result.output.count, int)
@@ -26,5 +26,5 @@ try:
 except OutputMismatch as mismatch:
     print("no number:", mismatch.text, mismatch.stop_reason.value, mismatch.requests)
 
-text = Agent(MODEL, endpoint=says("Pears.")).run_sync("What do you like?")
+text = Agent(says("Pears.")).run_sync("What do you like?")
 assert_type(text.output, str)

@@ -84,7 +84,7 @@ TASKS = (
     Task(
         name="streamed_text",
         title="Text as it streams",
-        typos=_by_library(("endpoint=", "endpont="), ("debounce_by=", "debounce="), ("model=", "modell=")),
+        typos=_by_library(("base_url=", "base_ulr="), ("debounce_by=", "debounce="), ("model=", "modell=")),
     ),
     Task(
         name="one_run_otherwise",

@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
-from turnwise import Agent, MaxSteps, Prices, RunResult, read_prices
+from turnwise import Agent, MaxSteps, Model, Prices, RunResult, read_prices
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
 
@@ -96,16 +96,16 @@ async def play(model: str, *, kind: str, cached: bool, asked: bool) -> tuple[Run
     lab = Lab([script_of(called.rpartition("/")[2], kind=kind)], caches=cached or asked)
     row = {f"{name}:*": {**ROW, **(WRITES if asked or "gpt-5.6" in model else {})}}
     agent = Agent(
-        model,
+        Model(
+            model,
+            cache="auto" if cached else "off",
+            base_url=ADDRESSES.get(name, "http://lab/v1"),
+            api_key="k",
+            transport=lab.transport(),
+        ),
         tools=[read],
         instructions=SYSTEM[:-SHORTER] if kind == SHORT else SYSTEM,
         limits=MaxSteps(2 * STEPS),
-        endpoint={
-            "cache": "auto" if cached else "off",
-            "base_url": ADDRESSES.get(name, "http://lab/v1"),
-            "api_key": "k",
-            "transport": lab.transport(),
-        },
         observation={"prices": Prices(user=read_prices(row, named="the table", source="scripts/draw_caches.py"))},
     )
     result = await agent.run("Read all of it.")

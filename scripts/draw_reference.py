@@ -28,7 +28,7 @@ LIBRARY, TESTING = "turnwise", "turnwise.testing"
 WIDTH = 100  # a signature that is wider has one line for each parameter
 
 GROUPS: dict[str, str] = {
-    "Running an agent": "Agent Run RunStream EndpointOptions Settings File Text StepView StepChanges __version__",
+    "Running an agent": "Agent Model Run RunStream StepOptions Settings File Text StepView StepChanges __version__",
     "Tools and context": (
         "tool FunctionTool RunContext DepsFactory SessionKey Workspace MethodsOf McpServer prefixed filtered approved "
         "Toolset Tool ToolSpec NamedTool"
@@ -71,8 +71,8 @@ INSIDE: dict[str, frozenset[str]] = {
         "written_since events direct repairs retention children parent_of is_whole budgets keeps_the_same_as address".split()
     ),
     "Prices": frozenset("names bills_requests warm".split()),
-    "Recording": frozenset("is_recording needs_key send".split()),
-    "ScriptedModel": frozenset({"send"}),
+    "Recording": frozenset("is_recording needs_key played_at played_model send".split()),
+    "ScriptedModel": frozenset("needs_key played_at played_model send".split()),
     "ScriptedTransport": frozenset({"send"}),
     **dict.fromkeys([leaf.__name__ for leaf in get_args(Leaf)], _OF_LIMITS),
 }

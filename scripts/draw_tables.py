@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from turnwise.agent.agent_options import GROUP_OF, written_in_group
+from turnwise.agent.agent_options import GROUP_OF, OF_MODEL, written
 from turnwise.coding_agent.options import NAMES_A_MODEL
 from turnwise.lab.endpoint_check.probes import OTHER_WAYS, PROBES
 from turnwise.lab.endpoint_check.rule_probes import (
@@ -294,9 +294,9 @@ def python_of(row: OptionRow) -> str:
     if option.limit is not None:
         return f"`limits={option.limit.__name__}(...)`"
     if option.setting:
-        return f"`{written_in_group('settings', f'Settings({option.setting}=...)')}`"
-    if row.name in GROUP_OF:
-        return f"`{written_in_group(row.name)}`"
+        return f"`{written('settings', f'Settings({option.setting}=...)')}`"
+    if row.name in GROUP_OF or row.name in OF_MODEL:
+        return f"`{written(row.name)}`"
     return OWN_WORDS.get(row.name) or option.python
 
 

@@ -5,9 +5,10 @@ Usage: python scripts/keys_under_fire.py [--processes N] [--keys N] [--asks N] [
 
 Each key is one turn of a session: the model calls the tool `effect` twice (beside each other), then a sub-agent that calls it
 once more, and answers. Processes are asked for keys; who does not answer (killed, or its task was cancelled) is asked again, as a
-client does. In the end each key must have: one turn, which `answered`; the same result for all who asked; and each effect once, or,
-where the model was told that its outcome is unknown, once at most. Exit codes: 0 all of it holds, 1 something does not, 2 it
-could not be tried.
+client does. In the end each key must have: one turn, which `answered`; the same result for all who asked; and each effect once,
+or, where the model was told that its outcome is unknown, once at most.
+
+Exit codes: 0 all of it holds, 1 something does not, 2 it could not be tried.
 """
 
 import argparse
@@ -68,8 +69,7 @@ def agent_over(journal: Any, effects: Path, chance: random.Random) -> Any:
 
     def scripted(line: Any, tools: Any) -> Any:
         model = ScriptedModel([line] * MOST_REQUESTS)
-        at = {"base_url": model.endpoint.base_url, "transport": model}
-        return Agent("openai_chat:fire", tools=tools, endpoint=at, observation={"journal": journal})
+        return Agent(model, tools=tools, journal=journal)
 
     return scripted(says, [effect, Subagents({"below": scripted(says_below, [effect])})])
 
@@ -107,7 +107,7 @@ async def serve(journal_at: str, effects: Path, seed: int) -> None:
                     task.cancel()
                 continue
             tasks[ask["id"]] = task = asyncio.create_task(answer(ask))
-            task.add_done_callback(lambda _, id=ask["id"]: tasks.pop(id, None))
+            task.add_done_callback(lambda _, number=ask["id"]: tasks.pop(number, None))
 
 
 def hash_of(text: str) -> str:
@@ -143,7 +143,9 @@ class Fire:
         self.servers: list[Server] = []
         self.answers: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.waiting = [
-            {"session": f"session-{number}", "key": f"key-{number}"} for number in range(given.keys) for _ in range(given.asks)
+            {"session": f"session-{number}", "key": f"key-{number}"}
+            for number in range(given.keys)
+            for _ in range(given.asks)
         ]
         self.chance.shuffle(self.waiting)
         self.left = len(self.waiting)
@@ -294,10 +296,19 @@ def main() -> int:
         asyncio.run(serve(sys.argv[2], Path(sys.argv[3]), hash(sys.argv[4])))
         return 0
     parser = argparse.ArgumentParser(description="Ask for turns by their keys while processes are killed and frozen.")
-    for name, usual in (("processes", 20), ("keys", 500), ("asks", 3), ("kills", 50), ("freezes", 10), ("cancels", 100)):
+    for name, usual in (
+        ("processes", 20),
+        ("keys", 500),
+        ("asks", 3),
+        ("kills", 50),
+        ("freezes", 10),
+        ("cancels", 100),
+    ):
         parser.add_argument(f"--{name}", type=int, default=usual, help=f"default {usual}")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--journal", help="a file, or `postgresql://USER@HOST/DATABASE` (default: a file that is deleted)")
+    parser.add_argument(
+        "--journal", help="a file, or `postgresql://USER@HOST/DATABASE` (default: a file that is deleted)"
+    )
     parser.add_argument("--progress", action="store_true", help="say how far it is, on standard error")
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object")
     given = parser.parse_args()

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from turnwise import Agent, BudgetSpent, RunResult, tool
+from turnwise import Agent, BudgetSpent, Model, RunResult, tool
 from turnwise.testing import ScriptedModel, call
 
 NEVER_STOPS = 200
@@ -28,8 +28,7 @@ def never_stops(limits: Any, *, passes: int = 0, **options: Any) -> tuple[Agent,
         return [call("search", pattern=str(len(request.messages)))] if may else "That is all."
 
     model = ScriptedModel([say] * NEVER_STOPS)
-    at = {"base_url": model.endpoint.base_url, "transport": model}
-    return Agent("openai_chat:m", tools=[look_of(passes)], limits=limits, endpoint=at, **options), model  # pyright: ignore[reportArgumentType]
+    return Agent(Model("openai_chat:m", transport=model), tools=[look_of(passes)], limits=limits, **options), model  # pyright: ignore[reportArgumentType]
 
 
 async def after(passes: int, agent: Agent, *, cancelled: int | None) -> RunResult[Any] | BaseException:

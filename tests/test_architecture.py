@@ -32,7 +32,7 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 22_300,
+    "agent": 23_000,
     "assembly": 38_000,
     "base": 7_700,
     "coding_agent": 17_500,
@@ -48,7 +48,7 @@ NODES = {
     "settings": 6_800,
     "telemetry": 3_800,
     "terminal": 41_300,
-    "testing": 5_000,
+    "testing": 5_200,
     "tools": 49_900,
     "turn": 28_600,
     "vocab": 5_800,

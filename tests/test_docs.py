@@ -73,21 +73,25 @@ def examples() -> list[tuple[str, str]]:
 
 def asking(code: str, *, model: str, base_url: str) -> str:
     """The example with this model in place of the one that examples name."""
-    address = f'"base_url": "{base_url}"'
+    address = f'base_url="{base_url}"'
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     spots: list[tuple[int, str]] = []
     begins = [0, *itertools.accumulate(len(line) for line in code.splitlines(keepends=True))]
     for node in ast.walk(compile(code, "example", "exec", flags)):
-        if not isinstance(node, ast.Call) or not node.args or ast.unparse(node.args[0]) != repr(NAMED):
+        if not isinstance(node, ast.Call):
             continue
-        first, groups = node.args[0], [one.value for one in node.keywords if one.arg == "endpoint"]
-        at = begins[first.lineno - 1] + first.col_offset
-        spots.append((at, f'"{model}"' if groups else f'"{model}", endpoint={{{address}}}'))
-        spots += [(begins[group.lineno - 1] + group.col_offset, f"{{{address}, ") for group in groups]
+        for first in [*node.args[:1], *[one.value for one in node.keywords if one.arg == "model"]]:
+            if ast.unparse(first) != repr(NAMED):
+                continue
+            at = begins[first.lineno - 1] + first.col_offset
+            whole = f'__import__("turnwise").Model("{model}", {address})'
+            of_call = {"Model": f'"{model}", {address}', "Recording": f'"{model}"'}
+            spots.append((at, of_call.get(ast.unparse(node.func), whole)))
     for at, text in sorted(spots, reverse=True):
-        old = f'"{NAMED}"' if code[at] == '"' else "{"
-        assert code.startswith(old, at)
-        code = code[:at] + text + code[at + len(old) :]
+        assert code.startswith(f'"{NAMED}"', at)
+        code = code[:at] + text + code[at + len(f'"{NAMED}"') :]
+    if "Recording(" in code:  # the lab stands in for the provider while it is recorded, too
+        code = f'__import__("turnwise.testing").testing.Recording.played_at = lambda _: "{base_url}"\n{code}'
     return code
 
 

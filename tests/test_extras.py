@@ -88,7 +88,7 @@ def test_the_library_names_seven_packages() -> None:
 
 AGENT = """
 from pydantic import BaseModel
-from turnwise import Agent, MaxSteps, tool
+from turnwise import Agent, MaxSteps, Model, tool
 from turnwise.testing import ScriptedModel, call
 
 class Amount(BaseModel):
@@ -104,11 +104,10 @@ def balance(account: str) -> str:
     return "120.50 EUR"
 
 model = ScriptedModel([call("balance", account="7"), "It is 120.50 EUR."])
-endpoint = {"base_url": model.endpoint.base_url, "transport": model}
-agent = Agent("openai_chat:m", tools=[balance], endpoint=endpoint, limits=MaxSteps(3))
+agent = Agent(model, tools=[balance], limits=MaxSteps(3))
 result = agent.run_sync("How much is on account 7?")
 print(result.text, result.complete, result.requests)
-typed = Agent("openai_chat:m", output_type=Amount, endpoint={**endpoint, "transport": ScriptedModel(['{"euros": 120}'])})
+typed = Agent(ScriptedModel(['{"euros": 120}']), output_type=Amount)
 print(typed.run_sync("Go.").output)
 """
 
@@ -125,12 +124,12 @@ def test_the_lab_answers_an_agent_with_the_library_alone(library: Path, tmp_path
     """A real request over loopback, with aiohttp on both sides."""
     code = """
 import asyncio
-from turnwise import Agent
+from turnwise import Agent, Model
 from turnwise.lab import Lab
 
 async def main():
     async with Lab() as lab:
-        agent = Agent("openai_chat:plain-answer", endpoint={"base_url": f"{lab.url}/v1", "api_key": "lab"})
+        agent = Agent(Model("openai_chat:plain-answer", base_url=f"{lab.url}/v1", api_key="lab"))
         result = await agent.run("Go.")
         print(result.stop_reason, result.requests)
 
@@ -141,12 +140,12 @@ asyncio.run(main())
 
 
 PARTS = """
-from turnwise import Agent, CallerError, Journal, McpServer, Telemetry, Workspace
+from turnwise import Agent, CallerError, Journal, McpServer, Model, Telemetry, Workspace
 from turnwise.coding_agent.options import Given
 
 for part in (
     lambda: Workspace("."),
-    lambda: Agent("openai_chat:m", endpoint={"base_url": "http://127.0.0.1:9/v1"}, safety={"script": True}),
+    lambda: Agent(Model("openai_chat:m", base_url="http://127.0.0.1:9/v1"), safety={"script": True}),
     lambda: Journal("postgresql://x/y"),
     lambda: McpServer("git", command=["mcp-server-git"]),
     lambda: Telemetry(),
@@ -223,7 +222,7 @@ def test_without_the_grammar_of_bash_every_command_asks(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     code = """
-from turnwise import Agent, Approval, PermissionRule, Policy, Workspace
+from turnwise import Agent, Approval, Model, PermissionRule, Policy, Workspace
 from turnwise.testing import ScriptedModel, call
 
 def person(asking):
@@ -231,10 +230,10 @@ def person(asking):
     return [Approval(call_id=ask.call.id, verdict="deny") for ask in asking.asks]
 
 for rules in ((), (PermissionRule(verdict="allow", tool="bash", command=("ls", "*")),)):
-    for safety in ({"policy": Policy(rules=rules, attended=True), "approver": person}, {"policy": Policy(rules=rules)}):
+    asked = {"policy": Policy(rules=rules, attended=True), "safety": {"approver": person}}
+    for options in (asked, {"policy": Policy(rules=rules)}):
         model = ScriptedModel([call("bash", command="ls -l"), "Done."])
-        endpoint = {"base_url": model.endpoint.base_url, "transport": model}
-        agent = Agent("openai_chat:m", tools=[Workspace(".", sandbox=False)], endpoint=endpoint, safety=safety)
+        agent = Agent(model, tools=[Workspace(".", sandbox=False)], **options)
         agent.run_sync("Go.")
         print("Denied: `bash` was not run" in model.asked[1].messages[-1].parts[0].content[0].text)
 """

@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 PUBLIC = """
 Agent AgentTool Approval AskClosed AskOpened Asking AttemptDiscarded BadTool Budget BudgetSpent CallAnswered
-CallerError ChangeArguments ChangeResult ChildSeen Deadlines Deny DepsFactory EndpointOptions ExportedHistory Fault
+CallerError ChangeArguments ChangeResult ChildSeen Deadlines Deny DepsFactory ExportedHistory Fault
 FaultKind File FinishReason FrameSeen FunctionTool Hook ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens
-MaxToolCalls MaxWallTime McpServer Message MethodsOf MissingKey ModelFault ModelLimits NamedTool ObservationOptions OneAsk
+MaxToolCalls MaxWallTime McpServer Message MethodsOf MissingKey Model ModelFault ModelLimits NamedTool ObservationOptions OneAsk
 OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta RecoveryOptions Repair RequestAboutToLeave
 RequestFinished RequestStarted RetryPolicy Run RunContext RunFinished RunInterrupted RunNoted RunResult RunStream SafetyOptions
-ScriptLimits SessionKey Settings StepChanges StepStarted StepView StopReason Subagents Telemetry Text TextDelta Tool
+ScriptLimits SessionKey Settings StepChanges StepOptions StepStarted StepView StopReason Subagents Telemetry Text TextDelta Tool
 ToolAboutToRun ToolCall ToolFault ToolFinished ToolProgress ToolRan ToolResult ToolSpec ToolStarted Toolset ToolsetNoted TurnEnded
 TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage Workspace __version__ approved filtered messages_from
 messages_to prefixed read_prices tool

@@ -19,7 +19,7 @@ from asking import (
     steps_of,
 )
 
-from turnwise import Agent, Message, Text, ToolCall, ToolResult, ToolSpec
+from turnwise import Agent, Message, Model, Text, ToolCall, ToolResult, ToolSpec
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 
 LOOK = ToolSpec(name=TOOL, description=DESCRIPTION, parameters=json.dumps(PARAMETERS))
@@ -42,10 +42,9 @@ async def main(given: Task) -> None:
         def prepare(case: Case) -> Callable[[], Awaitable[str]]:
             history = history_of(case)
             agent = Agent(
-                f"{given['family']}:{case['model']}",
+                Model(f"{given['family']}:{case['model']}", base_url=base_url, api_key="nothing", transport=transport),
                 tools=[LOOK],
                 instructions=INSTRUCTIONS,
-                endpoint={"base_url": base_url, "api_key": "nothing", "transport": transport},
             )
 
             async def ask() -> str:

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from timing import INSTRUCTIONS, PARAMETERS, PROMPT, TOOL, Case, Task, events_of, measure, run
 
-from turnwise import Agent, FrameSeen, RunFinished, ToolSpec
+from turnwise import Agent, FrameSeen, Model, RunFinished, ToolSpec
 from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.vocab import ReasoningDelta, StopReason, TextDelta, ToolCallDelta
 
@@ -49,14 +49,14 @@ async def main(given: Task) -> None:
         key = (case["model"], case["memory"])
         if key not in agents:
             agents[key] = Agent(
-                f"{given['family']}:{case['model']}",
+                Model(
+                    f"{given['family']}:{case['model']}",
+                    base_url=base_url,
+                    api_key="nothing",
+                    transport=memory if case["memory"] else sockets,
+                ),
                 tools=[WRITE],
                 instructions=INSTRUCTIONS,
-                endpoint={
-                    "base_url": base_url,
-                    "api_key": "nothing",
-                    "transport": memory if case["memory"] else sockets,
-                },
             )
         return agents[key]
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from looping import INSTRUCTIONS, PROMPT, Archive, Case, Task, measure, run
 
-from turnwise import Agent, Journal, MaxSteps, RunFinished, tool
+from turnwise import Agent, Journal, MaxSteps, Model, RunFinished, tool
 from turnwise.base.clock import SystemClock
 
 
@@ -27,12 +27,11 @@ async def main(given: Task) -> None:
             if case["journal"]:
                 journal = stack.enter_context(Journal(Path(f"{case['journal']}-{uuid4()}"), clock=SystemClock()))
             agent = Agent(
-                f"openai_chat:{case['model']}",
+                Model(f"openai_chat:{case['model']}", base_url=url + "/v1", api_key="nothing"),
                 tools=[look],
                 instructions=INSTRUCTIONS,
                 limits=MaxSteps(case["steps"] + 5),
-                endpoint={"base_url": url + "/v1", "api_key": "nothing"},
-                observation={"journal": journal},
+                journal=journal,
             )
             async with agent:
                 async for event in agent.stream(PROMPT):

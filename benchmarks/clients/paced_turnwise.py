@@ -2,7 +2,7 @@
 
 from pacing import Take, Task, measure, run
 
-from turnwise import Agent, EndpointOptions, FrameSeen, RunFinished
+from turnwise import Agent, FrameSeen, Model, RunFinished
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.vocab import StopReason, TextDelta
 
@@ -11,12 +11,9 @@ async def main(given: Task) -> None:
     async with AiohttpTransport() as transport:
 
         async def read(model: str, take: Take) -> None:
-            endpoint: EndpointOptions = {
-                "base_url": f"{given['url']}/v1",
-                "api_key": "nothing",
-                "transport": transport,
-            }
-            agent = Agent(f"openai_chat:{model}", endpoint=endpoint)
+            agent = Agent(
+                Model(f"openai_chat:{model}", base_url=f"{given['url']}/v1", api_key="nothing", transport=transport)
+            )
             async for event in agent.stream("Go on."):
                 match event:
                     case FrameSeen(frame=TextDelta(text=text)):

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TypedDict
 
-from turnwise import Agent, Journal, MaxSteps, tool
+from turnwise import Agent, Journal, MaxSteps, Model, tool
 from turnwise.base.clock import SystemClock
 from turnwise.testing.scripted_model import ScriptedModel
 from turnwise.vocab import ToolCall
@@ -43,11 +43,10 @@ def begin(path: Path, *, steps: int, characters: int) -> None:
 
 def agent_of(look: object, *, model: ScriptedModel, journal: Journal, steps: int) -> Agent:
     return Agent(
-        "openai_chat:m",
+        Model("openai_chat:m", base_url="http://scripted.invalid", api_key="k", transport=model),
         tools=[look],  # type: ignore[list-item]
         limits=MaxSteps(steps + 2),
-        endpoint={"base_url": "http://scripted.invalid", "api_key": "k", "transport": model},
-        observation={"journal": journal},
+        journal=journal,
     )
 
 

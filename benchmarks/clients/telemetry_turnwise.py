@@ -8,7 +8,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from turnwise import Agent, MaxSteps, ObservationOptions, Telemetry, tool
+from turnwise import Agent, MaxSteps, Model, ObservationOptions, Telemetry, tool
 from turnwise.testing import ScriptedModel, call
 
 
@@ -40,10 +40,9 @@ def make() -> Run:
         async def work() -> None:
             model = ScriptedModel([*[call("look", place=place) for place in range(steps)], "Done."])
             agent = Agent(
-                "openai_chat:m",
+                Model("openai_chat:m", transport=model),
                 tools=[look],
                 limits=MaxSteps(steps + 2),
-                endpoint={"base_url": model.endpoint.base_url, "transport": model},
                 observation=observation,
             )
             assert (await agent.run("Go.")).complete

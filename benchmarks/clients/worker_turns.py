@@ -48,12 +48,12 @@ def at_end_of_input(stop: Callable[[], object]) -> None:
 
 
 async def work_on_turns(dsn: str, *, turns: int) -> None:
-    from turnwise import Agent
+    from turnwise import Agent, Model
     from turnwise.testing import ScriptedModel
     from turnwise.workers.worker import Worker
 
     model = ScriptedModel(["Done."] * (turns + 10))
-    agent = Agent("openai_chat:m", endpoint={"base_url": model.endpoint.base_url, "transport": model})
+    agent = Agent(Model("openai_chat:m", transport=model))
     worker = Worker(
         dsn,
         agents={"short": agent},

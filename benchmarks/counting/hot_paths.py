@@ -46,7 +46,7 @@ def decode(family: str, *, arguments: bool, read_bytes: int = 0) -> Prepare:
     them, or so many bytes a read, as a socket gives what has been waiting."""
 
     def prepare(size: int) -> Work:
-        from turnwise import Agent, ToolSpec
+        from turnwise import Agent, Model, ToolSpec
         from turnwise.testing import Reply, ScriptedTransport
 
         chunks = streamed(family, deltas=size, arguments=arguments)
@@ -54,13 +54,13 @@ def decode(family: str, *, arguments: bool, read_bytes: int = 0) -> Prepare:
             whole = b"".join(chunks)
             chunks = [whole[at : at + read_bytes] for at in range(0, len(whole), read_bytes)]
         agent = Agent(
-            f"{family}:counted",
+            Model(
+                f"{family}:counted",
+                base_url="http://counted.invalid",
+                api_key="none",
+                transport=ScriptedTransport([Reply(pieces=tuple(chunks))]),
+            ),
             tools=[ToolSpec(name="write")],
-            endpoint={
-                "base_url": "http://counted.invalid",
-                "api_key": "none",
-                "transport": ScriptedTransport([Reply(pieces=tuple(chunks))]),
-            },
         )
 
         async def watch() -> object:
@@ -112,7 +112,7 @@ def loop(journal: str) -> Prepare:
     """A turn of `size` steps, each with one call of an async tool, and the answer. `journal`: none, memory or file."""
 
     def prepare(size: int) -> Work:
-        from turnwise import Agent, Journal, MaxSteps, tool
+        from turnwise import Agent, Journal, MaxSteps, Model, tool
         from turnwise.base.clock import SystemClock
         from turnwise.testing import Reply, ScriptedTransport
         from turnwise.testing.scripted_model import call
@@ -130,15 +130,15 @@ def loop(journal: str) -> Prepare:
         async def run() -> object:
             pen = None if journal == "none" else Journal(path, clock=SystemClock())
             agent = Agent(
-                "openai_chat:counted",
+                Model(
+                    "openai_chat:counted",
+                    base_url="http://counted.invalid",
+                    api_key="none",
+                    transport=ScriptedTransport(replies),
+                ),
                 tools=[look],
                 limits=MaxSteps(size + 1),
-                endpoint={
-                    "base_url": "http://counted.invalid",
-                    "api_key": "none",
-                    "transport": ScriptedTransport(replies),
-                },
-                observation={"journal": pen},
+                journal=pen,
             )
             result = await agent.run("Look everywhere.")
             assert (result.steps, result.text) == (size + 1, "That is all.")

@@ -11,7 +11,7 @@ from turnwise._version import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from turnwise.agent.agent import Agent
-    from turnwise.agent.agent_options import EndpointOptions, ObservationOptions, RecoveryOptions, SafetyOptions
+    from turnwise.agent.agent_options import Model, ObservationOptions, RecoveryOptions, SafetyOptions, StepOptions
     from turnwise.agent.budgets import Budget
     from turnwise.agent.children import AgentTool, Subagents
     from turnwise.agent.deps import DepsFactory, SessionKey
@@ -152,7 +152,7 @@ _ROOMS = {
         "UnknownOption",
     ),
     "turnwise.agent.agent": ("Agent",),
-    "turnwise.agent.agent_options": ("EndpointOptions", "ObservationOptions", "RecoveryOptions", "SafetyOptions"),
+    "turnwise.agent.agent_options": ("Model", "ObservationOptions", "RecoveryOptions", "SafetyOptions", "StepOptions"),
     "turnwise.agent.budgets": ("Budget",),
     "turnwise.agent.children": ("AgentTool", "Subagents"),
     "turnwise.agent.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
@@ -197,6 +197,10 @@ _PLACES = {
     for name, _, inner in (text.partition("=") for text in names)
 }
 
+_GONE = {
+    "EndpointOptions": 'Give `Model("...", base_url=..., settings=...)` as the model of the agent, and `StepOptions` as `steps=`'
+}
+
 __all__ = [
     "Agent",
     "AgentTool",
@@ -216,7 +220,6 @@ __all__ = [
     "Deadlines",
     "Deny",
     "DepsFactory",
-    "EndpointOptions",
     "ExportedHistory",
     "Fault",
     "FaultKind",
@@ -238,6 +241,7 @@ __all__ = [
     "Message",
     "MethodsOf",
     "MissingKey",
+    "Model",
     "ModelFault",
     "ModelLimits",
     "NamedTool",
@@ -270,6 +274,7 @@ __all__ = [
     "SessionLeft",
     "Settings",
     "StepChanges",
+    "StepOptions",
     "StepStarted",
     "StepView",
     "StopReason",
@@ -320,6 +325,8 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         import importlib
 
+        if name in _GONE:  # `from turnwise import` shows the words of no other error
+            raise ImportError(f"`turnwise.{name}` is gone. {_GONE[name]}", name=__name__)
         if name not in _PLACES:
             raise AttributeError(f"module `turnwise` has no attribute `{name}`")
         module, inner = _PLACES[name]

@@ -215,7 +215,7 @@ async def test_a_run_may_choose_its_own_tools_choice_and_cap() -> None:
             "Hi.",
             tools=[read],
             limits=MaxSteps(2),
-            endpoint={"tool_choice": "required", "parallel_tool_calls": False},
+            steps={"tool_choice": "required", "parallel_tool_calls": False},
         )
         (received,) = lab.requests
     assert received.request is not None

@@ -153,9 +153,7 @@ def scripted_run() -> tuple[Agent, ScriptedModel]:
         return a + b
 
     model = ScriptedModel([call("add", a=1, b=2), "It is 3."])
-    return Agent(
-        "openai_chat:scripted", tools=[add], endpoint={"base_url": model.endpoint.base_url, "transport": model}
-    ), model
+    return Agent(model, tools=[add]), model
 
 
 @pytest.mark.costly

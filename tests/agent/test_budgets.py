@@ -25,6 +25,7 @@ from turnwise import (
     MaxTokens,
     MaxToolCalls,
     MaxWallTime,
+    Model,
     RunResult,
     StopReason,
     Subagents,
@@ -86,10 +87,9 @@ def test_however_runs_interleave_they_spend_no_more_money(
     async def all_runs() -> list[Any]:
         agents = [
             Agent(
-                "openai_chat:never-stops",
+                Model("openai_chat:never-stops", base_url="http://127.0.0.1:9/v1", transport=Lab().transport()),
                 tools=[look_of(slow)],
                 limits=budget,
-                endpoint={"base_url": "http://127.0.0.1:9/v1", "transport": Lab().transport()},
                 observation={"prices": PRICES},
             )
             for _, slow in runs
@@ -164,10 +164,9 @@ async def test_sub_agents_spend_the_part_of_the_run_that_started_them(shared: bo
     child, _ = never_stops(below)
     model = ScriptedModel([[call("task", prompt="Look.")], "Done."])
     agent = Agent(
-        "openai_chat:m",
+        Model("openai_chat:m", transport=model),
         tools=[Subagents({"helper": child})],
         limits=budget,
-        endpoint={"base_url": model.endpoint.base_url, "transport": model},
     )
     result = await agent.run("Have it looked for.")
     made = result.requests + sum(one.requests for one in result.children)
@@ -186,8 +185,7 @@ async def test_a_tool_that_runs_an_agent_reserves_for_it() -> None:
         return (await inner.run("Look.")).text
 
     model = ScriptedModel([[call("ask_inside")], "Done."])
-    at = {"base_url": model.endpoint.base_url, "transport": model}
-    agent = Agent("openai_chat:m", tools=[ask_inside], limits=budget, endpoint=at)  # pyright: ignore[reportArgumentType]
+    agent = Agent(Model("openai_chat:m", transport=model), tools=[ask_inside], limits=budget)  # pyright: ignore[reportArgumentType]
     await agent.run("Ask.")
     assert budget.spent.requests == len(model.requests) + len(inner_model.requests) == 5
 
@@ -205,9 +203,13 @@ async def test_a_turn_that_goes_on_reserves_what_it_began_with(limit: int, tmp_p
 
     def agent_in(journal: Journal, budget: Budget) -> Agent:
         model = ScriptedModel([[call("search", pattern="a")], "That is all."])
-        at = {"base_url": model.endpoint.base_url, "transport": model}
-        seen = {"journal": journal, "folder": tmp_path}
-        return Agent("openai_chat:m", tools=[search], limits=budget, endpoint=at, observation=seen)  # pyright: ignore[reportArgumentType]
+        return Agent(
+            Model("openai_chat:m", transport=model),
+            tools=[search],
+            limits=budget,
+            journal=journal,
+            observation={"folder": tmp_path},
+        )  # pyright: ignore[reportArgumentType]
 
     with Journal(path) as journal:
         result = await agent_in(journal, Budget(MaxRequests(9), per_run=MaxRequests(5))).run("Look.")
@@ -248,8 +250,8 @@ async def test_tokens_that_nobody_told_count_with_the_whole_part() -> None:
     for left in (5_000, 2_000, 0):
         answer = Message("assistant", (Text("A short answer."),))
         model = ScriptedModel([Response(message=answer, finish=FinishReason.STOP, usage=None)])
-        at = {"base_url": model.endpoint.base_url, "transport": model}
-        assert (await Agent("openai_chat:m", limits=budget, endpoint=at).run("Go.")).text == "A short answer."  # pyright: ignore[reportArgumentType]
+        at = {"transport": model}
+        assert (await Agent(Model("openai_chat:m", **at), limits=budget).run("Go.")).text == "A short answer."  # pyright: ignore[reportArgumentType]
         assert budget.left == MaxTokens(left)
 
 
@@ -295,9 +297,9 @@ async def test_a_budget_takes_every_limit_that_an_agent_takes(kind: Any) -> None
     usage = Usage(input_tokens=10, output_tokens=10)
     said = Response(message=answer, finish=FinishReason.STOP, usage=usage)
     model = ScriptedModel([said] * 3)
-    at: Any = {"base_url": model.endpoint.base_url, "transport": model}
+    at: Any = {"transport": model}
     priced: Any = {"prices": PRICES}
-    assert (await Agent("openai_chat:m", limits=limit, endpoint=at, observation=priced).run("Go.")).text == "Done."
+    assert (await Agent(Model("openai_chat:m", **at), limits=limit, observation=priced).run("Go.")).text == "Done."
     for whole in (limit, limit | MaxRequests(50), limit & MaxRequests(50)):
         per_run = part | MaxRequests(5) if whole is not limit else part
         budget = Budget(whole, per_run=per_run)
@@ -307,7 +309,7 @@ async def test_a_budget_takes_every_limit_that_an_agent_takes(kind: Any) -> None
             }
         assert budget.left == whole
     budget = Budget(limit, per_run=part)
-    agent = Agent("openai_chat:m", limits=budget, endpoint=at, observation=priced)
+    agent = Agent(Model("openai_chat:m", **at), limits=budget, observation=priced)
     results = [await agent.run("Go.") for _ in range(2)]
     assert [one.text for one in results] == ["Done."] * 2
     (amount,), (left,) = [[amount_of(leaf) for leaf in leaves_of(one)] for one in (limit, budget.left)]

@@ -162,7 +162,7 @@ async def test_a_model_that_a_step_chooses_counts_at_its_own_price() -> None:
     result = await agent.run(
         "Look.",
         limits=MaxCost(Decimal("0.12")),
-        endpoint={"prepare_step": lambda view: chosen if view.step == 2 else None},
+        steps={"prepare_step": lambda view: chosen if view.step == 2 else None},
     )
     assert [one.model for one in lab.requests] == ["never-stops", "never-stops-disobeys"]
     assert (result.requests, result.stop_reason, result.cost_usd) == (2, StopReason.BUDGET, Decimal("0.101"))
@@ -170,7 +170,7 @@ async def test_a_model_that_a_step_chooses_counts_at_its_own_price() -> None:
         await agent.run(
             "Look.",
             limits=MaxCost(Decimal("1")),
-            endpoint={"prepare_step": lambda _: StepChanges(model="plain-answer")},
+            steps={"prepare_step": lambda _: StepChanges(model="plain-answer")},
         )
 
 

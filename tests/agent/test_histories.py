@@ -259,9 +259,8 @@ def test_a_history_of_chat_completions_goes_on_in_a_run() -> None:
     assert history == ImportedHistory(family="openai_chat", messages=WHOLE, instructions=("Be short.",))
     model = ScriptedModel(["It was 3."])
     agent = Agent(
-        "openai_chat:scripted",
+        model,
         instructions=history.instructions,
-        endpoint={"base_url": model.endpoint.base_url, "transport": model},
     )
     result = agent.run_sync("How much was it?", history=history.messages)
     assert (result.text, result.repairs) == ("It was 3.", ())
@@ -405,7 +404,7 @@ def test_a_family_that_does_not_exist_or_does_not_fit_is_an_error() -> None:
 def test_dicts_in_place_of_a_history_name_the_function_that_reads_them() -> None:
     """In `history=`, as a prompt, and in `messages_to`. No request is made."""
     model = ScriptedModel([])
-    agent = Agent("openai_chat:scripted", endpoint={"base_url": model.endpoint.base_url, "transport": model})
+    agent = Agent(model)
     dicts: Any = [{"role": "user", "content": "Hello."}]
     for attempt in (
         lambda: agent.run_sync("Go on.", history=dicts),

@@ -10,7 +10,7 @@ import pytest
 
 from left_journals import copy_of_a_crash
 from tables import each
-from turnwise import Agent, CallerError, DepsFactory, Journal, SessionKey, Subagents
+from turnwise import Agent, CallerError, DepsFactory, Journal, Model, SessionKey, Subagents
 from turnwise.journal.session_rows import labels_in, labels_text, read_labels
 from turnwise.terminal.main import main
 from turnwise.testing import ScriptedModel, call
@@ -29,10 +29,7 @@ def labelled(
         keys.append(key)
         return "deps"
 
-    at: Any = {"base_url": model.endpoint.base_url, "transport": model}
-    return Agent(
-        "openai_chat:m", tools=tools, deps_type=DepsFactory(made), endpoint=at, observation={"journal": journal}
-    )
+    return Agent(Model("openai_chat:m", transport=model), tools=tools, deps_type=DepsFactory(made), journal=journal)
 
 
 def test_every_run_of_a_session_has_its_labels(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 import pytest
 
 from tables import each
-from turnwise import Agent, CallerError
-from turnwise.agent.agent_options import BESIDE_GROUPS, GROUP_OF, GROUPS, KINDS
+from turnwise import Agent, CallerError, Model, ModelLimits
+from turnwise.agent.agent_options import BESIDE_GROUPS, GROUP_OF, GROUPS, KINDS, OF_MODEL
 from turnwise.agent.run_setup import ResumeOptions, TypedRunOptions
 from turnwise.testing import ScriptedModel
 
@@ -32,6 +32,7 @@ PROBES: tuple[object, ...] = (
 )
 # `deps` may be anything. What may be described as an output type, only pydantic knows.
 OF_ANY_KIND = frozenset({"deps", "output_type", "deps_type"})
+PARTS = {OF_MODEL[name]: name for name in OF_MODEL}
 HINTS: dict[str, object] = {
     **get_type_hints(ResumeOptions),
     **get_type_hints(TypedRunOptions),
@@ -80,10 +81,7 @@ def given(name: str, value: object) -> dict[str, Any]:
 
 
 def agent_of(scripted: ScriptedModel, **options: Any) -> Agent[Any, Any]:
-    at = {"base_url": scripted.endpoint.base_url, "api_key": "k", "transport": scripted}
-    return Agent(
-        options.pop("model", "openai_chat:m"), **{**options, "endpoint": {**at, **options.get("endpoint", {})}}
-    )
+    return Agent(options.pop("model", scripted), **options)
 
 
 def test_every_option_has_a_kind() -> None:
@@ -97,6 +95,16 @@ def test_an_agent_is_not_made_with_a_value_of_another_kind(name: str) -> None:
     model = ScriptedModel(["Done."])
     for value in wrong_for(name):
         refused(lambda value=value: agent_of(model, **given(name, value)), name=name, value=value, model=model)
+
+
+@each("name", sorted({"name", *PARTS} - {"cache"}))
+def test_a_model_is_not_made_with_a_value_of_another_kind(name: str) -> None:
+    """`Model(...)` itself raises, where it stands in the program."""
+    hints = get_type_hints(Model.__init__)
+    for value in [value for value in PROBES if not takes(hints[name], value)]:
+        with pytest.raises(CallerError) as caught:
+            Model(**{"name": "openai:m", name: value})
+        assert f"`{name}` of `Model`" in str(caught.value) and SECRET not in str(caught.value)
 
 
 @each("name", sorted([*GROUP_OF, *TypedRunOptions.__annotations__]))
@@ -154,8 +162,10 @@ def test_a_prompt_of_another_kind_raises(prompt: object) -> None:
 
 def test_the_message_says_what_it_should_be_and_what_it_was() -> None:
     with pytest.raises(CallerError) as caught:
-        agent_of(ScriptedModel([]), endpoint={"stream": "yes"})
-    assert str(caught.value) == "`stream` in `endpoint` must be True or False, not 'yes'"
+        Model("openai:m", stream="yes")  # pyright: ignore[reportArgumentType]
+    assert str(caught.value) == "`stream` of `Model` must be True or False, not 'yes'"
+    with pytest.raises(CallerError, match=r"`limits` of `Model` holds .* give a number from 1"):
+        Model("openai:m", limits=ModelLimits(context_window_tokens=0))
     with pytest.raises(CallerError) as caught:
         agent_of(ScriptedModel([]), observation={"clock": Strange()})
     words = (

@@ -21,6 +21,7 @@ from turnwise import (
     Hook,
     Journal,
     MaxRequests,
+    Model,
     PermissionRule,
     Policy,
     Run,
@@ -140,20 +141,15 @@ class Crowd:
 
         at: Any = {"base_url": f"{lab.url}/v1"}
         guard = Hook(point="before_tool", function=self.guard, name="guard")
-        observed: Any = {"journal": journal}
-        helper = Agent(f"openai_chat:{HELPER}", tools=[look], deps_type=Account, endpoint=at)
+        helper = Agent(Model(f"openai_chat:{HELPER}", **at), tools=[look], deps_type=Account)
         self.agent = Agent(
-            f"openai_chat:{MODEL}",
+            Model(f"openai_chat:{MODEL}", **at),
             tools=[meet, publish, helper.as_tool("helper", "Looks at a word.")],
             instructions=lambda context: f"You work for {context.deps.word}.",
             deps_type=Account,
-            endpoint=at,
-            safety={
-                "policy": Policy(attended=True, rules=FREE),
-                "approver": self.approve,
-                "hooks": [guard],
-            },
-            observation=observed,
+            policy=Policy(attended=True, rules=FREE),
+            safety={"approver": self.approve, "hooks": [guard]},
+            journal=journal,
         )
 
     def check(self, context: RunContext[Account], word: str) -> None:
@@ -282,14 +278,13 @@ async def test_an_answer_to_one_runs_ask_decides_nothing_in_another(tmp_path: Pa
 
     mine, yours = account(0).word, account(1).word
     model = ScriptedModel([call("publish", id="c1", word=mine), call("publish", id="c1", word=yours), "Done.", "Done."])
-    at: Any = {"base_url": model.endpoint.base_url, "transport": model}
     with Journal(tmp_path / "j.db", clock=SystemClock()) as journal:
         agent = Agent(
-            "openai_chat:m",
+            Model("openai_chat:m", transport=model),
             tools=[publish],
-            endpoint=at,
-            safety={"policy": Policy(attended=True), "approver": later},
-            observation={"journal": journal},
+            policy=Policy(attended=True),
+            safety={"approver": later},
+            journal=journal,
         )
         first, second = await agent.run("Mine."), await agent.run("Yours.")
         (ask,) = first.asks
@@ -305,8 +300,7 @@ async def test_an_answer_to_one_runs_ask_decides_nothing_in_another(tmp_path: Pa
 
 def talking(*lines: Any, **options: Any) -> tuple[Agent[Any, Any], ScriptedModel]:
     model = ScriptedModel(lines)
-    at: Any = {"base_url": model.endpoint.base_url, "transport": model}
-    return Agent("openai_chat:m", endpoint=at, **options), model
+    return Agent(Model("openai_chat:m", transport=model), **options), model
 
 
 async def test_a_run_may_be_awaited_twice() -> None:
@@ -345,7 +339,7 @@ async def test_a_run_that_nobody_awaits_goes_on_to_its_end() -> None:
 async def test_a_run_that_is_cancelled_before_it_begins_sends_nothing(tmp_path: Path) -> None:
     """Awaiting it raises CancelledError, and the journal does not know it."""
     with Journal(tmp_path / "j.db", clock=SystemClock()) as journal:
-        agent, model = talking("Never.", observation={"journal": journal})
+        agent, model = talking("Never.", journal=journal)
         run = agent.start("Go.")
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -490,7 +484,7 @@ async def test_a_workspace_has_a_temporary_folder_for_each_run(tmp_path: Path) -
     if not find_sandbox(workspace=tmp_path).files:
         pytest.skip("no sandbox on this machine: commands share the user's temporary folder")
     leave, look = call("bash", command="echo mine > $TMPDIR/left"), call("bash", command="ls $TMPDIR")
-    agent, _ = talking(leave, look, "Done.", look, "Done.", tools=[Workspace(tmp_path)], safety={"policy": ALLOWED})
+    agent, _ = talking(leave, look, "Done.", look, "Done.", tools=[Workspace(tmp_path)], policy=ALLOWED)
     first, second = await agent.run("Go."), await agent.run("Go.")
     assert ["left" in texts_of(run)[-1].split() for run in (first, second)] == [True, False]
 
@@ -514,7 +508,7 @@ async def test_a_run_that_a_tool_starts_is_a_run_of_its_own(tmp_path: Path) -> N
     def user_of() -> Agent[Any, Any]:
         leave = call("bash", command="ls $TMPDIR; echo mine > $TMPDIR/left")
         lines = (call("say"), *((leave, leave) if has_sandbox else ()), "Done.")
-        return talking(*lines, tools=[say, workspace], safety={"policy": ALLOWED})[0]
+        return talking(*lines, tools=[say, workspace], policy=ALLOWED)[0]
 
     async def serve(jobs: "asyncio.Queue[asyncio.Future[RunResult[Any]]]") -> None:
         while True:
@@ -598,8 +592,9 @@ async def test_whoever_leaves_an_agent_closes_nothing_that_another_uses() -> Non
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    at: Any = {"base_url": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"}
-    agent: Agent[Any, Any] = Agent("openai_chat:m", tools=[counted], endpoint=at)
+    agent: Agent[Any, Any] = Agent(
+        Model("openai_chat:m", base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"), tools=[counted]
+    )
 
     async def visit() -> None:
         async with agent:

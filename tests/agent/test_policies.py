@@ -40,7 +40,7 @@ def an_agent(script: Sequence[Any] = ("Done.",), **options: Any) -> Agent:
     [
         (
             None,
-            r"without a `policy` every tool .* runs unasked. Give the agent `safety={.policy.: Policy\(attended=True\)}`",
+            r"without a `policy` every tool .* runs unasked. Give the agent `policy=Policy\(attended=True\)`",
         ),
         (Policy(), r"the policy is not attended, .* is denied at once. Give the agent a policy with `attended=True`"),
         (Policy(unattended="allow"), r"is allowed at once"),

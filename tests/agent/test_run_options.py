@@ -72,7 +72,7 @@ async def test_unknown_options_raise_in_every_way_to_run(lab: Lab) -> None:
 
 def test_settings_of_a_run_stand_over_those_of_the_agent_field_by_field(lab: Lab) -> None:
     agent = agent_at(lab, settings=Settings(max_output_tokens=700, temperature=0.25, stop=("END",)))
-    agent.run_sync("go", endpoint={"settings": Settings(temperature=0.0, seed=7)})
+    agent.run_sync("go", settings=Settings(temperature=0.0, seed=7))
     body = json.loads(lab.requests[-1].body)
     assert body["max_tokens" if "max_tokens" in body else "max_completion_tokens"] == 700
     assert (body["temperature"], body["seed"], body["stop"]) == (0.0, 7, ["END"])
@@ -109,7 +109,7 @@ def test_settings_that_cannot_be_raise_for_the_agent_and_for_a_run(lab: Lab, set
     with pytest.raises(CallerError, match=problem):
         agent_at(lab, settings=settings)
     with pytest.raises(CallerError, match=problem) as caught:
-        agent_at(lab).run_sync("go", endpoint={"settings": settings})
+        agent_at(lab).run_sync("go", settings=settings)
     assert "of the run" in str(caught.value) and not lab.requests
 
 
@@ -131,7 +131,7 @@ def test_ctrl_c_out_of_run_sync_carries_the_text_and_the_bill(lab: Lab) -> None:
 
 STALLING = """
 import signal
-from turnwise import Agent
+from turnwise import Agent, Model
 from turnwise.running.watcher_events import FrameSeen
 from turnwise.lab import Lab
 from turnwise.lab.script import parse_script
@@ -143,7 +143,7 @@ def interrupt(event):
     if isinstance(event, FrameSeen) and "answer begins" in repr(event):
         signal.raise_signal(signal.SIGINT)
 
-agent = Agent("openai_chat:stalls", endpoint={"base_url": "http://127.0.0.1:9/v1", "transport": lab.transport()})
+agent = Agent(Model("openai_chat:stalls", base_url="http://127.0.0.1:9/v1", transport=lab.transport()))
 agent.run_sync("go", watch=interrupt)
 """
 
@@ -160,9 +160,9 @@ def test_an_uncaught_ctrl_c_is_one_traceback_and_exit_code_130() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("base_url", 'Give `endpoint={"base_url": ...}`'),
+        ("base_url", 'Give `Model("...", base_url=...)`'),
         ("approver", 'Give `safety={"approver": ...}`'),
-        ("journal", 'Give `observation={"journal": ...}`'),
+        ("prices", 'Give `observation={"prices": ...}`'),
         ("recover", 'Give `recovery={"recover": ...}`'),
         ("max_steps", "Give `limits=MaxSteps(...)`"),
         ("agents", "`tools=[Subagents({"),
@@ -188,16 +188,16 @@ def balance(account: str) -> str:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("baseurl", 'Did you mean `endpoint={"base_url": ...}`?'),
-        ("api_base", 'Give `endpoint={"base_url": ...}`'),
+        ("baseurl", 'Did you mean `Model("...", base_url=...)`?'),
+        ("api_base", 'Give `Model("...", base_url=...)`'),
         ("instruction", "Did you mean `instructions`?"),
         ("timeout", 'recovery={"deadlines": Deadlines(...)}'),
         ("tool_s", "Deadlines(tool_s=...)"),
-        ("max_tokens", 'endpoint={"settings": Settings(max_output_tokens=...)}'),
-        ("temperature", 'endpoint={"settings": Settings(temperature=...)}'),
+        ("max_tokens", "settings=Settings(max_output_tokens=...)"),
+        ("temperature", "settings=Settings(temperature=...)"),
         ("max_requests", "limits=MaxRequests(...)"),
         ("max_time", "limits=MaxWallTime(...)"),
-        ("xyz", "The options are: deps_type, endpoint"),
+        ("xyz", "The options are: deps_type, instructions"),
     ],
 )
 def test_an_option_that_an_agent_does_not_have_names_where_it_goes(lab: Lab, name: str, words: str) -> None:
@@ -234,7 +234,6 @@ def test_an_option_that_an_agent_does_not_have_names_where_it_goes(lab: Lab, nam
         ({"limits": MaxWallTime(math.inf)}, "give a number more than 0"),
         ({"limits": MaxRequests(3) | MaxWallTime(math.nan)}, "give a number more than 0"),
         ({"limits": MaxToolCalls(0) & MaxTokens(9)}, "holds `MaxToolCalls(calls=0)`: give a number from 1"),
-        ({"model_limits": ModelLimits(context_window_tokens=0)}, "give a number from 1"),
     ],
 )
 def test_a_value_of_the_wrong_kind_raises_with_the_fix(lab: Lab, options: dict[str, object], words: str) -> None:
@@ -300,12 +299,12 @@ def test_a_missing_key_speaks_of_pythons_parameters(monkeypatch: pytest.MonkeyPa
     with pytest.raises(MissingKey) as caught:
         Agent("openai:gpt-5")
     assert str(caught.value) == (
-        '`openai` wants a key: set `OPENAI_API_KEY`, or give `endpoint={"api_key": ...}`, or the name of a variable, '
-        '`endpoint={"api_key_env": ...}`'
+        '`openai` wants a key: set `OPENAI_API_KEY`, or give `Model("...", api_key=...)`, or the name of a variable, '
+        '`Model("...", api_key_env=...)`'
     )
     with pytest.raises(CallerError) as caught:
         Agent("openai_chat:m")
-    assert str(caught.value) == '`openai_chat` has no address of its own: give `endpoint={"base_url": ...}`'
+    assert str(caught.value) == '`openai_chat` has no address of its own: give `Model("...", base_url=...)`'
 
 
 def test_a_result_shows_itself_in_a_notebook(lab: Lab) -> None:

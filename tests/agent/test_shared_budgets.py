@@ -24,6 +24,7 @@ from turnwise import (
     MaxRequests,
     MaxTokens,
     MaxToolCalls,
+    Model,
     RunResult,
     Subagents,
 )
@@ -45,7 +46,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
 
 def in_journal(journal: Journal, limit: Any, **options: Any) -> tuple[Agent, ScriptedModel, Budget]:
     budget = Budget(limit, journal=journal, name="team", **{k: options.pop(k) for k in ("per_run",) if k in options})
-    agent, model = never_stops(budget, observation={"journal": journal}, **options)
+    agent, model = never_stops(budget, journal=journal, **options)
     return agent, model, budget
 
 
@@ -94,7 +95,7 @@ from turnwise import Budget, BudgetSpent, Journal, MaxRequests
 target, runs, part = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Journal(target) as journal:
     budget = Budget(MaxRequests(10), per_run=MaxRequests(part), journal=journal, name="team")
-    agent, model = never_stops(budget, observation={"journal": journal})
+    agent, model = never_stops(budget, journal=journal)
     for _ in range(runs):
         try:
             agent.run_sync("Look.")
@@ -127,7 +128,7 @@ def test_processes_that_run_at_once_share_what_there_is(target: Target) -> None:
 
 DIES_LATE = """
 import os, signal, sys
-from turnwise import Agent, Budget, Hook, Journal, MaxRequests, Subagents, ToolSpec, tool
+from turnwise import Agent, Budget, Hook, Journal, MaxRequests, Model, Subagents, ToolSpec, tool
 from turnwise.testing import ScriptedModel, call
 
 target, what = sys.argv[1], sys.argv[2]
@@ -142,8 +143,7 @@ def search(pattern: str = "") -> str:
 
 def agent(said, **more):
     model = ScriptedModel(said)
-    at = {"base_url": model.endpoint.base_url, "transport": model}
-    return Agent("openai_chat:m", endpoint=at, observation={"journal": journal}, **more)
+    return Agent(Model("openai_chat:m", transport=model), journal=journal, **more)
 
 journal = Journal(target)
 budget = Budget(MaxRequests(10), per_run=MaxRequests(4), journal=journal, name="team")
@@ -163,7 +163,7 @@ if what == "siblings":
 DIES = """
 import os, signal, sys
 from never_stopping import never_stops
-from turnwise import Agent, Budget, Hook, Journal, MaxRequests, tool
+from turnwise import Agent, Budget, Hook, Journal, MaxRequests, Model, tool
 from turnwise.testing import ScriptedModel, call
 
 target, where = sys.argv[1], sys.argv[2]
@@ -182,8 +182,7 @@ journal = Journal(target)
 budget = Budget(MaxRequests(6), per_run=MaxRequests(4), journal=journal, name="team")
 model = ScriptedModel([[call("search", pattern="a")], "That is all."])
 safety = {"hooks": [Hook(point="turn_ended", function=die, name="die")]} if where == "after its end" else {}
-at = {"base_url": model.endpoint.base_url, "transport": model}
-Agent("openai_chat:m", tools=[search], limits=budget, endpoint=at, observation={"journal": journal}, safety=safety).run_sync(
+Agent(Model("openai_chat:m", transport=model), tools=[search], limits=budget, journal=journal, safety=safety).run_sync(
     "Look."
 )
 """
@@ -200,8 +199,7 @@ def goes_on(journal: Journal, budget: Budget) -> Agent:
         return "nothing"
 
     model = ScriptedModel(["That is all."])
-    at = {"base_url": model.endpoint.base_url, "transport": model}
-    return Agent("openai_chat:m", tools=[search], limits=budget, endpoint=at, observation={"journal": journal})  # pyright: ignore[reportArgumentType]
+    return Agent(Model("openai_chat:m", transport=model), tools=[search], limits=budget, journal=journal)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.promise("end:budget", "keep:crash")
@@ -233,8 +231,7 @@ def test_a_turn_that_is_given_up_has_spent_what_the_ledger_says(how: str, target
             (kept,) = journal.retention.sessions()
             assert [one.id for one in journal.retention.delete([kept]).gone] == [session]
         else:
-            plain = {"endpoint": agent._options["endpoint"], "observation": {"journal": journal}}
-            Agent("openai_chat:m", **plain).run_sync("Go on.", session=session, drop_left=True)  # pyright: ignore[reportArgumentType]
+            Agent(agent._options["model"], journal=journal).run_sync("Go on.", session=session, drop_left=True)
         assert budget.left == MaxRequests(2)
         assert [agent.run_sync("Look.").requests for _ in range(2)] == [2, 3]
         assert (budget.spent.requests, budget.left) == (6, MaxRequests(0))
@@ -251,8 +248,7 @@ def test_no_death_locks_a_part_for_good(what: str, target: Target) -> None:
         assert budget.left == MaxRequests(6)
         (session,) = [row.id for row in journal.sessions()]
         if what == "below":
-            plain = {"endpoint": agent._options["endpoint"], "observation": {"journal": journal}}
-            Agent("openai_chat:m", **plain).run_sync("Go on.", session=session, drop_left=True)  # pyright: ignore[reportArgumentType]
+            Agent(agent._options["model"], journal=journal).run_sync("Go on.", session=session, drop_left=True)
         assert [agent.run_sync("Look.").requests for _ in range(2)] == [6, 3]
         assert (budget.spent.requests, len(budget.ledger), budget.left) == (10, 10, MaxRequests(0))
 
@@ -304,7 +300,7 @@ def test_a_closed_journal_is_said_and_costs_no_result(tmp_path: Path, caplog: py
     own = Journal(tmp_path / "turns.db")
     with Journal(tmp_path / "turns.db") as journal:
         budget = Budget(MaxRequests(6), per_run=MaxRequests(4), journal=own, name="team")
-        agent, _ = never_stops(budget, observation={"journal": journal})
+        agent, _ = never_stops(budget, journal=journal)
         assert agent.run_sync("Look.", watch=lambda _: own.close()).text == "That is all."
         assert "is closed: keep it open" in caplog.text
         with pytest.raises(JournalFailed, match="is closed: keep it open"):
@@ -338,8 +334,8 @@ async def test_a_run_that_cannot_be_resumed_now_leaves_its_part_alone(target: Ta
             seen.append(budget.left)
             return "nothing"
 
-        at = {"base_url": model.endpoint.base_url, "transport": model}
-        agent = Agent("openai_chat:m", tools=[search], limits=budget, endpoint=at, observation={"journal": journal})  # pyright: ignore[reportArgumentType]
+        at = {"transport": model}
+        agent = Agent(Model("openai_chat:m", **at), tools=[search], limits=budget, journal=journal)  # pyright: ignore[reportArgumentType]
         await agent.run("Look.")
         assert seen == [MaxRequests(2)]
         assert budget.left == MaxRequests(4)
@@ -352,13 +348,12 @@ async def test_a_sub_agent_with_a_budget_of_its_own_has_its_own_bill(target: Tar
         below = Budget(MaxRequests(2), journal=journal, name="below")
         child, _ = never_stops(below)
         model = ScriptedModel([[call("task", prompt="Look.")], "Done."])
-        at = {"base_url": model.endpoint.base_url, "transport": model}
+        at = {"transport": model}
         agent = Agent(
-            "openai_chat:m",
+            Model("openai_chat:m", **at),
             tools=[Subagents({"helper": child})],
             limits=root,
-            endpoint=at,  # pyright: ignore[reportArgumentType]
-            observation={"journal": journal},
+            journal=journal,
         )
         result = await agent.run("Have it looked for.")
         assert (root.spent.requests, len(root.ledger)) == (4, 4) == (len(result.ledger),) * 2
@@ -370,14 +365,13 @@ def test_the_same_budget_is_one_for_a_run_and_its_sub_agents(tmp_path: Path) -> 
     with Journal(tmp_path / "turns.db") as journal, Journal(tmp_path / "turns.db") as again:
         child, _ = never_stops(Budget(MaxRequests(10), journal=again, name="team"))
         model = ScriptedModel([[call("task", prompt="Look.")], "Done."])
-        at = {"base_url": model.endpoint.base_url, "transport": model}
+        at = {"transport": model}
         budget = Budget(MaxRequests(10), journal=journal, name="team")
         agent = Agent(
-            "openai_chat:m",
+            Model("openai_chat:m", **at),
             tools=[Subagents({"helper": child})],
             limits=budget,
-            endpoint=at,  # pyright: ignore[reportArgumentType]
-            observation={"journal": journal},
+            journal=journal,
         )
         result = agent.run_sync("Have it looked for.")
         assert budget.spent.requests == len(result.ledger) == len(budget.ledger) <= 10
@@ -427,7 +421,7 @@ def test_the_agent_keeps_the_same_journal_as_its_budget(tmp_path: Path) -> None:
     with Journal(tmp_path / "a.db") as one, Journal(tmp_path / "b.db") as other:
         budget = Budget(MaxRequests(2), journal=one, name="team")
         for journal, said in ((None, "has no journal"), (other, "has another journal")):
-            agent, model = never_stops(budget, observation={"journal": journal})
+            agent, model = never_stops(budget, journal=journal)
             with pytest.raises(CallerError, match=f"this agent {said}"):
                 agent.run_sync("Look.")
             assert model.requests == []

@@ -16,6 +16,7 @@ from turnwise import (
     CallerError,
     Deadlines,
     MethodsOf,
+    Model,
     PermissionRule,
     Policy,
     RunResult,
@@ -73,8 +74,7 @@ def ring() -> str:
 
 def agent_of(script: Sequence[Any], tools: Sequence[Any], **options: Any) -> tuple[Agent, ScriptedModel]:
     model = ScriptedModel(script)
-    at = {"base_url": model.endpoint.base_url, "transport": model}
-    return Agent("openai_chat:m", tools=tools, endpoint=at, **options), model  # pyright: ignore[reportArgumentType]
+    return Agent(Model("openai_chat:m", transport=model), tools=tools, **options), model  # pyright: ignore[reportArgumentType]
 
 
 def offered(model: ScriptedModel, request: int) -> list[str]:
@@ -302,13 +302,9 @@ async def test_a_run_may_bring_toolsets_of_its_own() -> None:
 
 async def test_rules_and_hooks_know_the_tools_of_toolsets() -> None:
     """Proves: a rule about a tool of a toolset is none about nothing, and a typing error in one is still found."""
-    agent, _ = agent_of(
-        ["Done."], [Door(knock)], safety={"policy": Policy(rules=(PermissionRule(verdict="deny", tool="knock"),))}
-    )
+    agent, _ = agent_of(["Done."], [Door(knock)], policy=Policy(rules=(PermissionRule(verdict="deny", tool="knock"),)))
     assert (await agent.run("Go.")).text == "Done."
-    agent, _ = agent_of(
-        ["Done."], [Door(knock)], safety={"policy": Policy(rules=(PermissionRule(verdict="deny", tool="knok"),))}
-    )
+    agent, _ = agent_of(["Done."], [Door(knock)], policy=Policy(rules=(PermissionRule(verdict="deny", tool="knok"),)))
     with pytest.raises(CallerError, match="knok"):
         await agent.run("Go.")
 
@@ -414,7 +410,8 @@ async def test_calls_of_an_approved_toolset_are_asked_about() -> None:
     agent, _ = agent_of(
         [[call("s_find", word="pear"), call("s_sell", name="pear")], "No."],
         [prefixed(approved(MethodsOf(shop), "sell"), "s_")],
-        safety={"policy": Policy(attended=True, rules=(PermissionRule(verdict="allow", tool="*"),)), "approver": ask},
+        policy=Policy(attended=True, rules=(PermissionRule(verdict="allow", tool="*"),)),
+        safety={"approver": ask},
     )
     result = await agent.run("Sell one.")
     assert (asked, shop.sold) == (["s_sell"], [])
@@ -432,7 +429,7 @@ async def test_an_approved_toolset_needs_a_policy() -> None:
 @pytest.mark.parametrize("wrap", [approved, filtered])
 async def test_a_name_that_a_toolset_does_not_offer_is_an_error(wrap: Callable[..., Toolset]) -> None:
     """Proves: a typing error does not leave a call unapproved, or a tool out; the near name is said."""
-    agent, _ = agent_of(["Never."], [wrap([knock, ring], "rng")], safety={"policy": Policy(attended=True)})
+    agent, _ = agent_of(["Never."], [wrap([knock, ring], "rng")], policy=Policy(attended=True))
     with pytest.raises(CallerError, match=r"names `rng`, which is not among its tools. Did you mean `ring`\?"):
         await agent.run("Go.")
 

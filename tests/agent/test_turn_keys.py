@@ -1,6 +1,7 @@
 """A turn that the caller names by a key: it begins once, goes on where it was left, and gives every asker the same result."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -97,8 +98,8 @@ async def test_all_who_ask_for_a_key_get_one_turn(journal: Journal, till: Till) 
 
 @pytest.mark.promise("run:task-is-not-turn", "run:key")
 async def test_a_cancelled_task_leaves_its_turn(journal: Journal, till: Till) -> None:
-    """Proves: the turn of a cancelled task goes on with the next caller; a finished tool is not run again, one in flight is told as
-    unknown, and nothing says `cancelled`."""
+    """Proves: the turn of a cancelled task goes on with the next caller; a finished tool is not run again, one in flight is told
+    as unknown, and nothing says `cancelled`."""
     agent, _ = agent_over(journal, [[call("pay", sum=1), call("pay", sum=200)], "Done."], tools=[till.tool])
     error = await left_in_mid_call(agent, till, session="s", key="k")
     so_far = run_so_far(error)
@@ -139,20 +140,12 @@ async def test_what_ends_a_turn_whatever_its_key(tmp_path: Path, till: Till, how
             run = agent.start("Pay.", session="s", key="k")
             await till.waits.wait()
             run.cancel() if how == "cancel" else run.interrupt()
-            with pytest.raises(asyncio.CancelledError) if how == "cancel" else _nothing():
+            with pytest.raises(asyncio.CancelledError) if how == "cancel" else contextlib.nullcontext():
                 await run
         again = await agent.run("Pay.", session="s", key="k")
         assert again.stop_reason is StopReason.CANCELLED and len(model.asked) == 1
         with pytest.raises(NothingToResume):
             await agent.resume("s")
-
-
-class _nothing:
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 @pytest.mark.promise("run:task-is-not-turn")
@@ -184,7 +177,7 @@ async def test_a_reader_that_left_leaves_the_turn(tmp_path: Path, till: Till) ->
             await run
         assert (so_far := run.so_far) is not None and so_far.requests == 1
         assert (await agent.resume("t")).text == "Two."
-        async with agent.stream("Go on.", on_leave="go_on", session="u", key="k") as stream:
+        async with agent.stream("Go on.", on_leave="go_on", session="u", key="k"):
             pass
         assert (await agent.run("Go on.", session="u", key="k")).text == "Three."
 
@@ -239,8 +232,8 @@ async def test_a_failed_turn_is_tried_again_only_when_asked(journal: Journal) ->
 
 
 @pytest.mark.promise("run:key")
-async def test_what_waits_and_what_is_typed_come_from_the_record(tmp_path: Path) -> None:
-    """Proves: a turn that waits gives its asks to every asker, and an output is parsed from the record; checks do not run again."""
+async def test_an_output_comes_from_the_record(tmp_path: Path) -> None:
+    """Proves: an output is parsed from the record, and checks do not run again."""
     checked: list[int] = []
 
     def even(value: int) -> None:

@@ -20,6 +20,8 @@ from turnwise import (
     MaxRequests,
     MaxSteps,
     MaxTokens,
+    Model,
+    ModelLimits,
     OutputMismatch,
     PermissionRule,
     Policy,
@@ -34,7 +36,7 @@ from turnwise import (
     read_prices,
     tool,
 )
-from turnwise.agent.agent_options import GROUP_OF, EndpointOptions
+from turnwise.agent.agent_options import GROUP_OF
 from turnwise.agent.agent_setup import over, steps_and_limits
 from turnwise.lab import Lab
 from turnwise.testing import ScriptedModel, call
@@ -45,13 +47,9 @@ class Fruit(pydantic.BaseModel):
     count: int
 
 
-def at(model: ScriptedModel) -> EndpointOptions:
-    return {"base_url": model.endpoint.base_url, "transport": model}
-
-
 def scripted(*answers: object, **more: object) -> tuple[Agent, ScriptedModel]:
     model = ScriptedModel(answers)  # pyright: ignore[reportArgumentType]
-    return Agent("openai_chat:scripted", endpoint=at(model), **more), model  # pyright: ignore
+    return Agent(model, **more), model  # pyright: ignore
 
 
 def test_an_output_is_a_value_of_its_type_and_the_text_without_one() -> None:
@@ -107,13 +105,17 @@ def test_a_run_may_ask_for_another_type_than_its_agent() -> None:
 def test_a_run_may_replace_the_model_and_the_instructions() -> None:
     lab = Lab()
     agent = Agent(
-        "openai_chat:plain-answer",
+        Model(
+            "openai_chat:plain-answer",
+            base_url="http://lab/v1",
+            transport=lab.transport(),
+            settings=Settings(temperature=0.5),
+        ),
         instructions="Be kind.",
-        endpoint={"base_url": "http://lab/v1", "transport": lab.transport(), "settings": Settings(temperature=0.5)},
     )
     agent.run_sync("Hi.")
     agent.run_sync("Hi.", model="openai_chat:read-then-answer", instructions="Be brief.")
-    agent.run_sync("Hi.", endpoint={"settings": Settings(seed=4)})
+    agent.run_sync("Hi.", settings=Settings(seed=4))
     sent = [json.loads(one.body) for one in lab.requests]
     assert [one["model"] for one in sent[:2]] == ["plain-answer", "read-then-answer"]
     assert ["Be kind." in one.body.decode() for one in lab.requests[:2]] == [True, False]
@@ -124,27 +126,31 @@ def test_a_run_may_replace_the_model_and_the_instructions() -> None:
 
 def test_a_model_of_another_provider_does_not_get_the_agents_key() -> None:
     """Proves: OpenAI's key is not sent to Anthropic because a run named another model; the rest of the options holds."""
-    endpoint: EndpointOptions = {
+    given = {
         "api_key": "sk-of-openai",
         "base_url": "http://openai.invalid",
         "extra": {"x": 1},
         "settings": Settings(seed=1),
     }
     recovery = {"fallbacks": ["gpt-5-mini"], "room": "off"}
-    agent = {"model": "openai:gpt-5", "endpoint": endpoint, "recovery": recovery}
+    agent = {"model": Model("openai:gpt-5", **given, limits=ModelLimits(max_output_tokens=9)), "recovery": recovery}
     merged = over(agent, {"model": "anthropic:claude-opus-4-5"})  # pyright: ignore[reportArgumentType]
-    assert merged.get("endpoint") == {"settings": Settings(seed=1)} and merged.get("recovery") == {"room": "off"}
+    assert merged.get("model") == Model("anthropic:claude-opus-4-5", settings=Settings(seed=1))
+    assert merged.get("recovery") == {"room": "off"}
     same = over(agent, {"model": "openai:gpt-5-mini"})  # pyright: ignore[reportArgumentType]
-    assert same.get("endpoint") == endpoint and same.get("recovery") == recovery
-    own = over(agent, {"model": "anthropic:c", "endpoint": {"api_key": "sk-ant"}})  # pyright: ignore[reportArgumentType]
-    assert own.get("endpoint") == {"settings": Settings(seed=1), "api_key": "sk-ant"}
+    assert same.get("model") == Model("openai:gpt-5-mini", **given) and same.get("recovery") == recovery
+    own = Model("openai:other", base_url="http://elsewhere.invalid")
+    whole = over(agent, {"model": own, "settings": Settings(seed=2)})  # pyright: ignore[reportArgumentType]
+    assert whole.get("model") == Model("openai:other", base_url=own.base_url, settings=Settings(seed=2))
+    assert whole.get("recovery") == {"room": "off"}, "they are models of another endpoint"
 
 
 def test_what_a_run_replaces_in_a_group_leaves_the_rest_of_it() -> None:
     policy = Policy(attended=True)
-    agent = {"model": "openai:m", "safety": {"policy": policy, "script": False}}
+    agent = {"model": "openai:m", "policy": policy, "safety": {"max_subagents": 3, "script": False}}
     merged = over(agent, {"safety": {"script": True}, "limits": MaxRequests(2)})  # pyright: ignore[reportArgumentType]
-    assert merged.get("safety") == {"policy": policy, "script": True} and merged.get("limits") == MaxRequests(2)
+    assert merged.get("safety") == {"max_subagents": 3, "script": True} and merged.get("limits") == MaxRequests(2)
+    assert merged.get("policy") == policy
 
 
 @pytest.mark.parametrize(
@@ -290,7 +296,7 @@ def test_an_approver_without_a_policy_is_refused_where_a_tool_acts(effect: str) 
 def test_a_rule_with_a_slip_is_refused_where_the_agent_is_made(rule: PermissionRule, words: str) -> None:
     """Proves: a misspelt effect does not leave writing unasked."""
     with pytest.raises(CallerError, match=f"`policy.rules.0.`: {words}"):
-        scripted(safety={"policy": Policy(rules=(rule,), attended=True)})
+        scripted(policy=Policy(rules=(rule,), attended=True))
 
 
 def test_a_tool_of_an_unknown_effect_is_refused() -> None:
@@ -337,13 +343,13 @@ def test_the_asks_of_a_session_are_read_and_answered_in_another_process(tmp_path
     def later(asking: Asking) -> list[Approval]:
         return [Approval(call_id=ask.call.id, verdict="later") for ask in asking.asks]
 
-    safety: SafetyOptions = {"policy": Policy(attended=True), "approver": later}
+    policy, safety = Policy(attended=True), SafetyOptions(approver=later)
     with Journal(tmp_path / "turns.db") as journal:
-        agent, _ = scripted(call("buy", item="pear"), tools=[buy], safety=safety, observation={"journal": journal})
+        agent, _ = scripted(call("buy", item="pear"), tools=[buy], policy=policy, safety=safety, journal=journal)
         first = agent.run_sync("Buy a pear.")
         assert agent.open_asks(first.session) == first.asks != ()
     with Journal(tmp_path / "turns.db") as journal:
-        agent, _ = scripted("Done.", tools=[buy], safety=safety, observation={"journal": journal})
+        agent, _ = scripted("Done.", tools=[buy], policy=policy, safety=safety, journal=journal)
         asks = agent.open_asks(first.session)
         assert [(ask.call.name, ask.arguments) for ask in asks] == [("buy", '{"item":"pear"}')]
         answers = [Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest) for ask in asks]

@@ -15,6 +15,7 @@ from turnwise import (
     CallerError,
     Journal,
     MaxRequests,
+    Model,
     PermissionRule,
     Policy,
     RunResult,
@@ -50,8 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 def agent_of(script: Sequence[Any], tools: Sequence[Any], **options: Any) -> Agent:
     model = ScriptedModel(script)
-    at = {"base_url": model.endpoint.base_url, "transport": model}
-    return Agent("openai_chat:m", tools=tools, endpoint=at, **options)  # pyright: ignore[reportArgumentType]
+    return Agent(Model("openai_chat:m", transport=model), tools=tools, **options)  # pyright: ignore[reportArgumentType]
 
 
 def told(result: RunResult[Any]) -> list[str]:
@@ -71,7 +71,7 @@ async def test_a_folder_s_tools_ask_before_they_write(folder: Path, prefix: str)
         "Done.",
     ]
     tools = prefixed(Workspace(folder), prefix) if prefix else Workspace(folder)
-    agent = agent_of(script, [tools], safety={"policy": Policy(attended=True), "approver": ask})
+    agent = agent_of(script, [tools], policy=Policy(attended=True), safety={"approver": ask})
     result = await agent.run("Write.")
     assert ask.asked == [(f"{prefix}write", "b.txt"), (f"{prefix}bash", "touch c.txt")]
     assert "hello" in told(result)[0]
@@ -106,7 +106,7 @@ async def test_an_agent_s_rules_hold_for_a_folder_s_paths(folder: Path) -> None:
         PermissionRule(verdict="deny", tool="read", path="a.txt"),
     )
     calls = [call("write", path="out/b.txt", content="x"), call("read", path="a.txt")]
-    result = await agent_of([calls, "Done."], [Workspace(folder)], safety={"policy": Policy(rules=rules)}).run("Go.")
+    result = await agent_of([calls, "Done."], [Workspace(folder)], policy=Policy(rules=rules)).run("Go.")
     assert (folder / "out" / "b.txt").read_text() == "x"
     assert "Denied" in told(result)[1]
 
@@ -116,8 +116,8 @@ async def test_the_rules_of_settings_files_stand_before_the_agent_s(folder: Path
     (folder / "turnwise.toml").write_text('[permissions]\nrules = [{ deny = "read", path = "a.txt" }]\n')
     calls = [call("read", path="a.txt")]
     policy = Policy(attended=True)
-    with_files = agent_of([calls, "x"], [Workspace(folder, reads_rules=True)], safety={"policy": policy})
-    without = agent_of([calls, "x"], [Workspace(folder)], safety={"policy": policy})
+    with_files = agent_of([calls, "x"], [Workspace(folder, reads_rules=True)], policy=policy)
+    without = agent_of([calls, "x"], [Workspace(folder)], policy=policy)
     assert "Denied" in told(await with_files.run("Go."))[0]
     assert "hello" in told(await without.run("Go."))[0]
 
@@ -127,7 +127,7 @@ async def test_what_a_turn_changed_in_a_folder_can_be_taken_back(folder: Path) -
     workspace, policy = Workspace(folder), Policy(unattended="allow")
     for name in ("b.txt", "c.txt"):
         calls = [call("write", path=name, content="x"), call("write", path=f"2{name}", content="x")]
-        await agent_of([calls, "x"], [workspace], safety={"policy": policy}).run("Go.")
+        await agent_of([calls, "x"], [workspace], policy=policy).run("Go.")
     assert [one.outcome for one in workspace.changes.undo_last()] == ["removed", "removed"]
     assert sorted(path.name for path in folder.iterdir()) == ["2b.txt", "a.txt", "b.txt"]  # noqa: ASYNC240 (a test)
 
@@ -135,9 +135,9 @@ async def test_what_a_turn_changed_in_a_folder_can_be_taken_back(folder: Path) -
 async def test_each_turn_has_a_memory_of_its_own_of_what_was_read(folder: Path) -> None:
     """Proves: a file that another run's model has read is not known to this one, so it is not overwritten unread."""
     workspace, policy = Workspace(folder), Policy(unattended="allow")
-    await agent_of([[call("read", path="a.txt")], "x"], [workspace], safety={"policy": policy}).run("Read.")
+    await agent_of([[call("read", path="a.txt")], "x"], [workspace], policy=policy).run("Read.")
     calls = [call("write", path="a.txt", content="new")]
-    result = await agent_of([calls, "x"], [workspace], safety={"policy": policy}).run("Write.")
+    result = await agent_of([calls, "x"], [workspace], policy=policy).run("Write.")
     assert "wrote" not in told(result)[0]
     assert (folder / "a.txt").read_text() == "hello\n"
 
@@ -145,13 +145,14 @@ async def test_each_turn_has_a_memory_of_its_own_of_what_was_read(folder: Path) 
 async def test_a_sub_agent_works_in_the_same_folder(folder: Path) -> None:
     """Proves: one `Workspace` for parent and child; the child's asks go to the root's approver."""
     ask, workspace, policy = Approver(), Workspace(folder), Policy(attended=True)
-    child = agent_of([[call("write", path="b.txt", content="x")], "Written."], [workspace], safety={"policy": policy})
+    child = agent_of([[call("write", path="b.txt", content="x")], "Written."], [workspace], policy=policy)
     script = [[call("task", prompt="Write.")], [call("read", path="b.txt")], "Done."]
     agent = agent_of(
         script,
         [workspace, Subagents({"writer": child})],
         limits=MaxRequests(9),
-        safety={"policy": policy, "approver": ask},
+        policy=policy,
+        safety={"approver": ask},
     )
     result = await agent.run("Go.")
     assert ask.asked == [("write", "b.txt")] and "x" in told(result)[1]
@@ -171,8 +172,10 @@ async def test_a_turn_that_is_resumed_has_the_tools_of_its_folder(folder: Path, 
         first = agent_of(
             [[call("write", path="b.txt", content="x")]],
             [Workspace(folder)],
-            safety={"policy": policy, "approver": hang},
-            observation={"journal": journal, "folder": folder},
+            policy=policy,
+            safety={"approver": hang},
+            journal=journal,
+            observation={"folder": folder},
         )
         running = asyncio.create_task(first.run("Write."))
         await asyncio.wait_for(began.wait(), HANG_S)
@@ -185,8 +188,10 @@ async def test_a_turn_that_is_resumed_has_the_tools_of_its_folder(folder: Path, 
         second = agent_of(
             ["Done."],
             [Workspace(folder)],
-            safety={"policy": policy, "approver": ask},
-            observation={"journal": journal, "folder": folder},
+            policy=policy,
+            safety={"approver": ask},
+            journal=journal,
+            observation={"folder": folder},
         )
         last = journal.last_session(folder)
         assert last is not None

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from turnwise import Agent, CallerError, RunContext, tool
+from turnwise import Agent, CallerError, Model, RunContext, tool
 from turnwise.agent.toolsets import filtered
 from turnwise.errors import ToolFault
 from turnwise.testing import ScriptedModel, call
@@ -22,11 +22,10 @@ class Store:
 def test_a_toolset_that_gives_no_list_is_named(offered: object) -> None:
     """`None` was `TypeError`: 'NoneType' object is not iterable."""
     model = ScriptedModel(["Done."])
-    at = {"base_url": model.endpoint.base_url, "transport": model}
     store = Store(offered)
     for given in (store, filtered(store, "a")):  # pyright: ignore[reportArgumentType]
         with pytest.raises(CallerError, match=r"`tools\(\)` of the toolset `Store` must return a list of tools, not "):
-            Agent("openai_chat:m", tools=[given], endpoint=at).run_sync("Go.")  # pyright: ignore
+            Agent(Model("openai_chat:m", transport=model), tools=[given]).run_sync("Go.")  # pyright: ignore
     assert not model.asked
 
 
@@ -44,8 +43,7 @@ def test_a_report_must_be_a_text_and_a_call_that_is_over_says_so() -> None:
         return "worked"
 
     model = ScriptedModel([call("work"), "Done."])
-    at = {"base_url": model.endpoint.base_url, "transport": model}
-    result = Agent("openai_chat:m", tools=[work], endpoint=at).run_sync("Go.")  # pyright: ignore
+    result = Agent(Model("openai_chat:m", transport=model), tools=[work]).run_sync("Go.")  # pyright: ignore
     assert "worked" in str(result.new_messages)
     with pytest.raises(ToolFault, match="the call has ended"):
         kept[0].ask_sync("What?")

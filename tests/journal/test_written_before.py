@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from families import of_family, traits_of
 from flat_agents import flat_agent
 from lab.failing import settled
-from turnwise import Agent, Journal, tool
+from turnwise import Agent, Journal, Model, tool
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.transport import Circuits
 from turnwise.errors import CallerError
@@ -232,5 +232,5 @@ def test_a_turn_of_before_is_read_with_what_its_family_takes() -> None:
 def test_an_agents_turns_know_what_their_family_takes() -> None:
     """Proves: the configuration of a run carries the traits of the family that its endpoint speaks."""
     for name in MODULES:
-        agent = Agent(f"{name}:m", endpoint={"base_url": BASE_URL})
+        agent = Agent(Model(f"{name}:m", base_url=BASE_URL))
         assert (agent.config.family, agent.config.traits) == (name, traits_of(name))

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from turnwise import Agent, File, MaxSteps, tool
+from turnwise import Agent, File, MaxSteps, Model, tool
 from turnwise.lab import Lab
 from turnwise.lab.strict.dialects import builtin_dialects
 from turnwise.rules.retries import RetryPolicy
@@ -58,9 +58,12 @@ TOOLS = (read, write)
 
 
 def agent(lab: Lab, row: str, script: str, **more: Any) -> Agent[Any, Any]:
-    endpoint = {"transport": lab.transport(), "api_key": "k", "base_url": "http://lab/v1"}
     given: dict[str, Any] = {"tools": TOOLS, "limits": MaxSteps(8), "instructions": RULES[:1], **more}
-    return Agent(f"{row}:{script}", endpoint=endpoint, recovery={"retry": ONCE}, **given)  # type: ignore[arg-type]
+    return Agent(
+        Model(f"{row}:{script}", transport=lab.transport(), api_key="k", base_url="http://lab/v1"),
+        recovery={"retry": ONCE},
+        **given,
+    )  # type: ignore[arg-type]
 
 
 async def plain(lab: Lab, row: str) -> None:

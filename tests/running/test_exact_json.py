@@ -138,13 +138,13 @@ async def test_a_choice_that_forces_a_call_without_tools_is_refused_before_anyth
 
     for agent, options in (
         (agent_of(), {}),
-        (agent_of(tool_choice="auto"), {"endpoint": {"tool_choice": "required"}}),
+        (agent_of(tool_choice="auto"), {"steps": {"tool_choice": "required"}}),
         (agent_of(tools=[read]), {"tools": []}),
     ):
         with pytest.raises(CallerError, match=r"tool_choice=.required."):
             await agent.run("Go.", **options)
     assert lab.count() == 0
-    await agent_of().run("Go.", endpoint={"tool_choice": "auto"})
+    await agent_of().run("Go.", steps={"tool_choice": "auto"})
     await agent_of().run("Go.", tools=[read])
     await agent_of(agents={"one": agent_of(tool_choice="auto")}).run("Go.")
     sent = [one.request.tool_choice for one in lab.requests if one.request is not None]

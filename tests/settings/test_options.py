@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tables import each
-from turnwise.agent.agent_options import GROUP_OF, GROUPS
+from turnwise.agent.agent_options import GROUP_OF, GROUPS, OF_MODEL, Model
 from turnwise.agent.run_setup import groups_of
 from turnwise.settings.options import RunSettings, kept_by, rows, rows_from
 from turnwise.turn.config import TurnConfig
@@ -29,18 +29,20 @@ def kinds(hint: object) -> set[object]:
 def test_what_the_table_gives_to_python_has_the_type_that_python_says(name: str) -> None:
     """Proves: the settings of a file reach the agent under the same name, and pyright's word for it is true."""
     (row,) = [row for row in rows() if row.name == name]
-    assert kinds(get_type_hints(GROUPS[GROUP_OF[name]])[name]) == {row.kind}
+    if name in OF_MODEL:
+        assert kinds(get_type_hints(Model)[OF_MODEL[name]]) == {row.kind}
+    else:
+        assert kinds(get_type_hints(GROUPS[GROUP_OF[name]])[name]) == {row.kind}
 
 
 def test_what_settings_say_reaches_the_group_that_has_it() -> None:
     """Proves: an option of a file or the command line is not lost on the way to the agent, and what is not said is not given."""
     said = RunSettings(recover="off", cache="1h", max_subagents=3, calls_in_text="on", max_steps=3, max_cost=None)
     assert groups_of(said) == {
-        "endpoint": {"cache": "1h"},
         "recovery": {"recover": "off", "calls_in_text": "on"},
         "safety": {"max_subagents": 3},
     }
-    assert {row.name for row in rows_from("run")} - BY_OTHER_WORDS <= set(GROUP_OF)
+    assert {row.name for row in rows_from("run")} - BY_OTHER_WORDS <= {*GROUP_OF, *OF_MODEL}
 
 
 VALUES: dict[Any, Any] = {int: 7, str: "x", float: 0.5, bool: True, tuple[str, ...]: ("other",)}

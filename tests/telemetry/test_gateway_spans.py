@@ -10,7 +10,7 @@ import pytest
 
 from gateway.relayed import Gathered
 from telemetry.otlp_receiver import Receiver, receiving
-from turnwise import Agent, CallerError, Telemetry
+from turnwise import Agent, CallerError, Model, Telemetry
 from turnwise.gateway.accounts import Account, AccountMeans
 from turnwise.gateway.app import TRACE
 from turnwise.gateway.doors import ClientCall, ClientGone
@@ -30,8 +30,7 @@ async def test_a_gateways_span_is_a_child_of_its_clients_request(receiver: Recei
     telemetry = Telemetry(traceparent=True, tracer_provider=receiver.tracers, meter_provider=receiver.meters)
     model = ScriptedModel(["Done."])
     agent = Agent(
-        "openai_chat:m",
-        endpoint={"base_url": model.endpoint.base_url, "transport": model},
+        Model("openai_chat:m", transport=model),
         observation={"telemetry": telemetry, "clock": FakeClock()},
     )
     await agent.run("Go.")

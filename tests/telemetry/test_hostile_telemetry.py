@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerPro
 from telemetry.otlp_receiver import Receiver, receiving
 from telemetry.test_spans import KEY, agent_of, look
 from terminal.test_processes import wait_until
-from turnwise import Agent, Telemetry, tool
+from turnwise import Agent, Model, Telemetry, tool
 from turnwise.running.watcher_events import ObservedTurn
 from turnwise.telemetry.attributes import MOST_OF_A_NAME, MOST_OF_A_TEXT, MOST_OF_AN_ATTRIBUTE, Contents
 from turnwise.telemetry.spans import Instruments, SpanEndings, TurnTrace
@@ -84,9 +84,8 @@ async def test_an_exporter_that_never_returns_holds_up_no_run(caplog: pytest.Log
         for _ in range(3):
             model = ScriptedModel([call("look", place="a"), "Done."])
             agent = Agent(
-                "openai_chat:m",
+                Model("openai_chat:m", transport=model),
                 tools=[look],
-                endpoint={"base_url": model.endpoint.base_url, "transport": model},
                 observation={"telemetry": telemetry, "clock": FakeClock()},
             )
             assert (await agent.run("Go.")).complete
@@ -271,7 +270,7 @@ async def test_what_an_endpoint_calls_things_is_bounded_and_shows_no_key(receive
             stream_of({"id": "r2", "choices": [{"index": 0, "delta": {"content": "Done."}, "finish_reason": "stop"}]}),
         ]
     )
-    agent = agent_of(transport, receiver, contents=contents, tools=[look], endpoint={"api_key": KEY})
+    agent = agent_of(transport, receiver, contents=contents, tools=[look], asked={"api_key": KEY})
     await agent.run("Go.")
     receiver.flush()
     sent = b"".join(receiver.bodies)

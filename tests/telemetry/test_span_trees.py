@@ -62,9 +62,7 @@ async def test_a_run_that_goes_on_behind_a_crash_has_spans_of_its_own(receiver: 
         return at
 
     def agent(journal: Journal, *replies: Any) -> Any:
-        return agent_of(
-            ScriptedModel([*replies]), receiver, tools=[dies], clock=clock, observation={"journal": journal}
-        )
+        return agent_of(ScriptedModel([*replies]), receiver, tools=[dies], clock=clock, journal=journal)
 
     with Journal(crash.path, clock=clock) as journal:
         await agent(journal, call("dies", at="x"), "Done.").run("Go.")
@@ -91,7 +89,7 @@ async def test_a_denied_call_and_one_that_fails_are_told_apart(receiver: Receive
 
     rules = Policy(rules=(PermissionRule(verdict="deny", tool="never"),))
     model = ScriptedModel([[call("never"), call("raises")], "Done."])
-    agent = agent_of(model, receiver, tools=[never, raises], safety={"policy": rules})
+    agent = agent_of(model, receiver, tools=[never, raises], policy=rules)
     await agent.run("Go.")
     run, failed = receiver.one(RUN), receiver.one("execute_tool")
     assert failed.name == "execute_tool raises" and failed.failed and failed["error.type"] == "tool_error"
@@ -102,7 +100,7 @@ async def test_a_denied_call_and_one_that_fails_are_told_apart(receiver: Receive
 async def test_whole_responses_have_the_same_spans_without_a_first_chunk(receiver: Receiver) -> None:
     """Issue 22, streaming off: nothing is said of a first chunk, in spans or in metrics."""
     model = ScriptedModel([[call("look", place="a"), call("look", place="b")], "Done."])
-    await agent_of(model, receiver, tools=[look], endpoint={"stream": False}).run("Go.")
+    await agent_of(model, receiver, tools=[look], asked={"stream": False}).run("Go.")
     receiver.flush()
     assert tree_of(receiver) == {RUN: {""}, CHAT: {RUN}, LOOK: {RUN}}
     chats = [one.attributes for one in receiver.named(CHAT)]

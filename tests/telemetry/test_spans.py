@@ -18,6 +18,7 @@ from turnwise import (
     FaultKind,
     FrameSeen,
     MaxSteps,
+    Model,
     Prices,
     RetryPolicy,
     RunResult,
@@ -55,10 +56,13 @@ def agent_of(
     telemetry = Telemetry(
         agent_name="tester", contents=contents, tracer_provider=receiver.tracers, meter_provider=receiver.meters
     )
-    endpoint = {"base_url": "http://127.0.0.1:9/v1", "transport": transport, **options.pop("endpoint", {})}
     own = {"telemetry": telemetry, "clock": clock or FakeClock(), "prices": A_CENT}
     observation = {**own, **options.pop("observation", {})}
-    return Agent(model, endpoint=endpoint, observation=observation, **options)  # pyright: ignore
+    return Agent(
+        Model(model, base_url="http://127.0.0.1:9/v1", transport=transport, **options.pop("asked", {})),
+        observation=observation,
+        **options,
+    )  # pyright: ignore
 
 
 @tool
@@ -148,7 +152,7 @@ async def write(path: str, content: str, append: bool = False) -> str:
 async def test_a_continuation_leads_back_to_the_response_that_was_cut(receiver: Receiver) -> None:
     """Issue 22: the request that goes on with a cut call is linked to the one that was cut, and the call to the first."""
     short = {"settings": Settings(max_output_tokens=8000)}
-    agent = agent_of(Lab().transport(), receiver, tools=[write], model="openai_chat:writer-file", endpoint=short)
+    agent = agent_of(Lab().transport(), receiver, tools=[write], model="openai_chat:writer-file", asked=short)
     result = await agent.run("Go.")
     assert result.complete and [one.purpose for one in result.ledger] == ["step", "continue", "step"]
     first, second, _ = receiver.named("chat writer-file")
@@ -162,9 +166,8 @@ async def test_a_sub_agents_run_is_inside_of_the_call_that_started_it(receiver: 
     """Issue 22: a child without a `telemetry` of its own uses its parent's; its run is linked to the parent's run."""
     below = ScriptedModel([call("look", place="below"), "Found."])
     child = Agent(
-        "openai_chat:m",
+        Model("openai_chat:m", transport=below),
         tools=[look],
-        endpoint={"base_url": below.endpoint.base_url, "transport": below},
         observation={"clock": FakeClock()},
     )
     model = ScriptedModel([call("search", prompt="Search."), "Done."])
@@ -197,7 +200,7 @@ async def test_a_run_that_raises_ends_its_span_with_the_exceptions_name_alone(re
     def prepare(_: object) -> None:
         raise ValueError("the password is hunter2")
 
-    agent = agent_of(ScriptedModel([]), receiver, endpoint={"prepare_step": prepare})
+    agent = agent_of(ScriptedModel([]), receiver, steps={"prepare_step": prepare})
     with pytest.raises(ValueError, match="hunter2"):
         await agent.run("Go.")
     run = receiver.one("invoke_agent")
@@ -268,7 +271,7 @@ async def test_contents_are_there_only_if_asked_for_and_a_key_never(receiver: Re
         return f"RESULT {KEY}"
 
     model = ScriptedModel([call("reveal", where="ARGUMENT"), "ANSWER"])
-    options = {"endpoint": {"api_key": KEY}, "instructions": "SYSTEM", "tools": [reveal]}
+    options = {"asked": {"api_key": KEY}, "instructions": "SYSTEM", "tools": [reveal]}
     await agent_of(model, receiver, contents=contents, **options).run("PROMPT")
     sent = b"".join(receiver.bodies)
     found = [word for word in ("RESULT", "ARGUMENT", "ANSWER", "SYSTEM", "PROMPT") if word.encode() in sent]
@@ -295,10 +298,10 @@ def test_an_agent_without_telemetry_loads_nothing_of_it(tmp_path: Path) -> None:
     """Nothing is paid where it is off: neither an agent nor its run imports OpenTelemetry."""
     code = """
 import sys
-from turnwise import Agent
+from turnwise import Agent, Model
 from turnwise.testing import ScriptedModel
 model = ScriptedModel(["Done."])
-agent = Agent("openai_chat:m", endpoint={"base_url": model.endpoint.base_url, "transport": model})
+agent = Agent(Model("openai_chat:m", transport=model))
 assert agent.run_sync("Go.").complete
 print(sorted(name for name in sys.modules if "opentelemetry" in name or name.startswith("turnwise.telemetry.")))
 """

@@ -61,7 +61,7 @@ LOWERED_S = 2
 # A program of the library with a limit of its own; `turnwise run` gives 10 s.
 LIMITED = """
 import os, sys
-from turnwise import Agent, Journal, ScriptLimits
+from turnwise import Agent, Journal, Model, ScriptLimits
 from turnwise.base.clock import SystemClock
 from turnwise.journal.journal import journal_path
 from turnwise.tools.workspace import workspace_tools
@@ -69,11 +69,10 @@ with Journal(journal_path(os.environ), clock=SystemClock()) as journal:
     limits = ScriptLimits(cpu_s=float(sys.argv[3]))
     tools = workspace_tools(os.getcwd())
     agent = Agent(
-        sys.argv[1],
+        Model(sys.argv[1], base_url=sys.argv[2]),
         tools=tools,
-        endpoint={"base_url": sys.argv[2]},
         safety={"script": True, "script_limits": limits},
-        observation={"journal": journal},
+        journal=journal,
     )
     agent.run_sync("Go.")
 """

@@ -13,14 +13,14 @@ pytest_plugins = ["pytester"]
 TESTS = '''
 import contextlib, socket
 import pytest
-from turnwise import Agent, RetryPolicy, tool
+from turnwise import Agent, Model, RetryPolicy, tool
 from turnwise.testing import Recording, ScriptedModel, call
 
 ELSEWHERE = ("192.0.2.1", 9)  # RFC 5737: an address for documents, where nobody is
 
 def asking(*, transport=None, **options):
-    endpoint = {"base_url": "http://api.example.com/v1?key=secret", "api_key": "k" * 20, "transport": transport}
-    return Agent("openai_chat:m", endpoint=endpoint, **options)
+    url = "http://api.example.com/v1?key=secret"
+    return Agent(Model("openai_chat:m", base_url=url, api_key="k" * 20, transport=transport), **options)
 
 def test_agent():
     asking().run_sync("Hi.")
@@ -30,7 +30,7 @@ def test_recorded(tmp_path):
         asking(transport=recording).run_sync("Hi.")
 
 def test_local_model():
-    Agent("openai_chat:m", endpoint={"base_url": "http://127.0.0.1:1/v1"}).run_sync("Hi.")
+    Agent(Model("openai_chat:m", base_url="http://127.0.0.1:1/v1")).run_sync("Hi.")
 
 def test_name():
     socket.create_connection(("api.example.com", 443), timeout=1)
@@ -92,7 +92,7 @@ def test_scripted_passes():
 @pytest.mark.real_requests
 def test_exempt_passes():
     url = "http://127.0.0.1:1/v1"
-    result = Agent("openai_chat:m", endpoint={"base_url": url}, recovery={"retry": RetryPolicy(attempts=1)}).run_sync("Hi.")
+    result = Agent(Model("openai_chat:m", base_url=url), recovery={"retry": RetryPolicy(attempts=1)}).run_sync("Hi.")
     assert result.fault.kind == "unreachable"
 '''
 

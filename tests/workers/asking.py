@@ -7,14 +7,14 @@ import os
 
 from farm_agents import agent as farm_agent
 from farm_agents import do, grouped
-from turnwise import Agent, Deadlines, PermissionRule, Policy, tool
+from turnwise import Agent, Deadlines, Model, PermissionRule, Policy, tool
 
 ASKS = Policy(rules=(PermissionRule(verdict="ask", tool="*"),), attended=True)
 
 
 def agent(model, **more):
-    usual = {"policy": ASKS, "base_url": os.environ["LAB"], "api_key": "lab"}
-    return Agent(f"openai_chat:{model}", **grouped([do], **usual, **more))
+    asked = Model(f"openai_chat:{model}", base_url=os.environ["LAB"], api_key="lab")
+    return Agent(asked, **grouped([do], policy=ASKS, **more))
 
 
 def asks():

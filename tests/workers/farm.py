@@ -28,8 +28,8 @@ import os
 import sys
 from pathlib import Path
 
-from turnwise import Agent, Budget, DepsFactory, Journal, MaxRequests, RetryPolicy, Subagents, tool
-from turnwise.agent.agent_options import GROUP_OF
+from turnwise import Agent, Budget, DepsFactory, Journal, MaxRequests, Model, RetryPolicy, Subagents, tool
+from turnwise.agent.agent_options import GROUP_OF, OF_MODEL
 
 WORLD = Path(os.environ["WORLD"])
 
@@ -108,14 +108,18 @@ def grouped(tools, agents=None, **flat):
     """The options of `Agent`, from a flat list."""
     groups = {}
     for name, value in flat.items():
-        groups.setdefault(GROUP_OF[name], {})[name] = value
+        if name in GROUP_OF:
+            groups.setdefault(GROUP_OF[name], {})[name] = value
+        else:
+            groups[name] = value
     return {"tools": [*tools, *([Subagents(agents)] if agents else [])], **groups}
 
 
 def agent(model, *, limits=None, deps_type=None, **more):
-    usual = {"base_url": os.environ["LAB"], "api_key": "lab", "retry": RetryPolicy(attempts=3)}
-    groups = grouped([do, slow, work], **more, **usual)
-    return Agent(f"openai_chat:{model}", limits=limits, deps_type=deps_type, **groups)
+    parts = {OF_MODEL[name]: more.pop(name) for name in [*more] if name in OF_MODEL}
+    asked = Model(f"openai_chat:{model}", base_url=os.environ["LAB"], api_key="lab", **parts)
+    groups = grouped([do, slow, work], **more, retry=RetryPolicy(attempts=3))
+    return Agent(asked, limits=limits, deps_type=deps_type, **groups)
 
 
 plain = agent("plain")

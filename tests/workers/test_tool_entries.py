@@ -87,7 +87,7 @@ async def run(lines: list[object], *, dsn: str, claim: Claim, lease: WatchedLeas
         return lease.enter(name)
 
     def agent(model: ScriptedModel, **more: object) -> Agent:
-        given = {"base_url": model.endpoint.base_url, "transport": model, "tools": [quick, threaded], **more}
+        given = {"transport": model, "tools": [quick, threaded], **more}
         return flat_agent("openai_chat:m", **given)  # pyright: ignore[reportArgumentType]
 
     helper = agent(ScriptedModel([call("quick", name="child"), "Helped."]), description="It helps.")

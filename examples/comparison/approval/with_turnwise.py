@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from turnwise import Agent, Approval, Asking, Policy, tool
+from turnwise import Agent, Approval, Asking, Model, Policy, tool
 
 
 @tool(effect="write")
@@ -17,10 +17,10 @@ def later(asking: Asking) -> Sequence[Approval]:
 
 
 agent = Agent(
-    "openai_responses:publisher",
+    Model("openai_responses:publisher", base_url=os.environ["OPENAI_BASE_URL"]),
     tools=[publish],
-    safety={"policy": Policy(attended=True), "approver": later},
-    endpoint={"base_url": os.environ["OPENAI_BASE_URL"]},
+    policy=Policy(attended=True),
+    safety={"approver": later},
 )
 first = agent.run_sync("Publish the news.")
 answers = [Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest) for ask in first.asks]

@@ -2,7 +2,7 @@
 
 import os
 
-from turnwise import Agent, Budget, MaxRequests, tool
+from turnwise import Agent, Budget, MaxRequests, Model, tool
 
 
 @tool
@@ -12,9 +12,7 @@ def price(name: str) -> str:
 
 
 budget = Budget(MaxRequests(5))
-agent = Agent(
-    "openai_responses:price", tools=[price], limits=budget, endpoint={"base_url": os.environ["OPENAI_BASE_URL"]}
-)
+agent = Agent(Model("openai_responses:price", base_url=os.environ["OPENAI_BASE_URL"]), tools=[price], limits=budget)
 for question in ("What is a pear?", "And now?", "And now?"):
     result = agent.run_sync(question)
     print(result.output, 5 - budget.spent.requests)

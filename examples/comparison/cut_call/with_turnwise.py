@@ -2,7 +2,7 @@
 
 import os
 
-from turnwise import Agent, Settings, tool
+from turnwise import Agent, Model, Settings, tool
 
 
 @tool(effect="write")
@@ -13,9 +13,10 @@ def write(path: str, content: str, append: bool = False) -> str:
 
 
 agent = Agent(
-    "openai_responses:cut-call",
+    Model(
+        "openai_responses:cut-call", settings=Settings(max_output_tokens=2_000), base_url=os.environ["OPENAI_BASE_URL"]
+    ),
     tools=[write],
-    endpoint={"settings": Settings(max_output_tokens=2_000), "base_url": os.environ["OPENAI_BASE_URL"]},
 )
 result = agent.run_sync("Write 200 lines into big.txt.")
 print(result.output)

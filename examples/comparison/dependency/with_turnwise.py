@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from turnwise import Agent, RunContext, tool
+from turnwise import Agent, Model, RunContext, tool
 
 
 @dataclass
@@ -17,8 +17,6 @@ def price(context: RunContext[Db], name: str) -> str:
     return context.deps.prices[name]
 
 
-agent = Agent(
-    "openai_responses:price", deps_type=Db, tools=[price], endpoint={"base_url": os.environ["OPENAI_BASE_URL"]}
-)
+agent = Agent(Model("openai_responses:price", base_url=os.environ["OPENAI_BASE_URL"]), deps_type=Db, tools=[price])
 result = agent.run_sync("What is a pear?", deps=Db({"pear": "2.50 EUR"}))
 print(result.output)

@@ -2,8 +2,8 @@
 
 import os
 
-from turnwise import Agent
+from turnwise import Agent, Model
 
-agent = Agent("openai_responses:large", instructions="Be kind.", endpoint={"base_url": os.environ["OPENAI_BASE_URL"]})
+agent = Agent(Model("openai_responses:large", base_url=os.environ["OPENAI_BASE_URL"]), instructions="Be kind.")
 result = agent.run_sync("Hello.", model="openai_responses:small", instructions="Be brief.")
 print(result.text)

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from turnwise import Agent
+from turnwise import Agent, Model
 
 
 @dataclass
@@ -19,6 +19,6 @@ class Shop:
 
 
 shop = Shop({"pear": "2.50 EUR"})
-agent = Agent("openai_responses:price", tools=[shop.price], endpoint={"base_url": os.environ["OPENAI_BASE_URL"]})
+agent = Agent(Model("openai_responses:price", base_url=os.environ["OPENAI_BASE_URL"]), tools=[shop.price])
 result = agent.run_sync("What is a pear?")
 print(result.output)

@@ -2,7 +2,7 @@
 
 import os
 
-from turnwise import Agent, MaxSteps, tool
+from turnwise import Agent, MaxSteps, Model, tool
 
 
 @tool
@@ -12,10 +12,9 @@ def search(pattern: str) -> str:
 
 
 agent = Agent(
-    "openai_responses:research",
+    Model("openai_responses:research", base_url=os.environ["OPENAI_BASE_URL"]),
     tools=[search],
     limits=MaxSteps(4),
-    endpoint={"base_url": os.environ["OPENAI_BASE_URL"]},
 )
 result = agent.run_sync("Who wrote this?")
 print(result.output)

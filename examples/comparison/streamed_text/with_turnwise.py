@@ -3,11 +3,11 @@
 import asyncio
 import os
 
-from turnwise import Agent
+from turnwise import Agent, Model
 
 
 async def main() -> None:
-    agent = Agent("openai_responses:plain-answer", endpoint={"base_url": os.environ["OPENAI_BASE_URL"]})
+    agent = Agent(Model("openai_responses:plain-answer", base_url=os.environ["OPENAI_BASE_URL"]))
     async with agent.stream("Hello.") as run:
         async for text in run.text():
             print(text, end="|")

@@ -4,7 +4,7 @@ import os
 
 from pydantic import BaseModel
 
-from turnwise import Agent
+from turnwise import Agent, Model
 
 
 class Fruit(BaseModel):
@@ -12,6 +12,6 @@ class Fruit(BaseModel):
     count: int
 
 
-agent = Agent("openai_responses:basket", output_type=Fruit, endpoint={"base_url": os.environ["OPENAI_BASE_URL"]})
+agent = Agent(Model("openai_responses:basket", base_url=os.environ["OPENAI_BASE_URL"]), output_type=Fruit)
 result = agent.run_sync("Which fruit is in the basket?")
 print(result.output.count)

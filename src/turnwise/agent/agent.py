@@ -12,10 +12,11 @@ import msgspec
 from typing_extensions import TypeVar
 
 from turnwise.agent.agent_options import (
-    EndpointOptions,
+    ModelLike,
     ObservationOptions,
     RecoveryOptions,
     SafetyOptions,
+    StepOptions,
     check_names,
     check_plain,
     check_values,
@@ -76,8 +77,9 @@ class Agent(Generic[Deps, Output]):
     """A model with tools and rules, ready to run. It keeps nothing of a run: pass `history=`, or use a journal. Any number of
     runs may go on at once.
 
-    - `model` is `PROVIDER:NAME` (`openai:gpt-6.1-sol`, `ollama:qwen3:8b`). With a URL of your own it is `FAMILY:NAME`:
-      `Agent("openai_chat:NAME", endpoint={"base_url": ...})`.
+    - `model` is the name of a model, `PROVIDER:NAME` (`openai:gpt-6.1-sol`, `ollama:qwen3:8b`), or a `Model` with a URL, a
+      key or settings of your own: `Agent(Model("openai_chat:NAME", base_url=...))`. In tests it is a `ScriptedModel` or a
+      `Recording`.
     - `tools` are typed functions, tools made by `@tool`, other agents (`agent.as_tool(...)`, `Subagents`),
       toolsets (`Workspace(".")`), or a `ToolSpec` for each tool that your program runs itself.
     - `instructions` is the system prompt: texts, and functions that take the `RunContext` and write a text for each
@@ -88,8 +90,10 @@ class Agent(Generic[Deps, Output]):
     - `limits` bound a run. `MaxSteps(8) | MaxTokens(20_000)`: either limit stops it. With `&`, only both together stop
       it. Every limit reserves one request for the answer. Without a `MaxSteps` a run has at most 20 steps.
       A `Budget` bounds many runs together.
-    - `endpoint`, `recovery`, `safety` and `observation` are dicts of further options: `EndpointOptions`,
-      `RecoveryOptions`, `SafetyOptions`, `ObservationOptions`.
+    - `policy` holds permission rules: they allow a call, deny it, or ask the `approver` (`SafetyOptions`).
+    - `journal` keeps every turn, so that you can continue a session or resume a crashed turn: `Journal("turns.db")`.
+    - `steps`, `recovery`, `safety` and `observation` are dicts of further options: `StepOptions`, `RecoveryOptions`,
+      `SafetyOptions`, `ObservationOptions`.
 
     `async with Agent(...)` keeps connections open between runs.
 
@@ -99,14 +103,16 @@ class Agent(Generic[Deps, Output]):
     @overload
     def __init__(
         self,
-        model: str,
+        model: ModelLike,
         *,
         tools: Sequence[ToolLike] = (),
         instructions: Instruction | Sequence[Instruction] = (),
         output_type: type[Output] | None = None,
         deps_type: type[Deps] | DepsFactory[Deps] | None = None,
         limits: Limit | Budget | None = None,
-        endpoint: EndpointOptions = ...,
+        policy: Policy | None = None,
+        journal: Journal | None = None,
+        steps: StepOptions = ...,
         recovery: RecoveryOptions = ...,
         safety: SafetyOptions = ...,
         observation: ObservationOptions = ...,
@@ -114,14 +120,16 @@ class Agent(Generic[Deps, Output]):
     @overload
     def __init__(
         self: "Agent[Any, Any]",
-        model: str,
+        model: ModelLike,
         *,
         tools: Sequence[ToolLike] = (),
         instructions: Instruction | Sequence[Instruction] = (),
         output_type: object,
         deps_type: Any = None,
         limits: Limit | Budget | None = None,
-        endpoint: EndpointOptions = ...,
+        policy: Policy | None = None,
+        journal: Journal | None = None,
+        steps: StepOptions = ...,
         recovery: RecoveryOptions = ...,
         safety: SafetyOptions = ...,
         observation: ObservationOptions = ...,
@@ -129,14 +137,16 @@ class Agent(Generic[Deps, Output]):
     @checking_options
     def __init__(
         self,
-        model: str,
+        model: ModelLike,
         *,
         tools: Sequence[ToolLike] = (),
         instructions: Instruction | Sequence[Instruction] = (),
         output_type: object = None,
         deps_type: type[Deps] | DepsFactory[Deps] | None = None,
         limits: Limit | Budget | None = None,
-        endpoint: EndpointOptions = {},  # noqa: B006 (never changed)
+        policy: Policy | None = None,
+        journal: Journal | None = None,
+        steps: StepOptions = {},  # noqa: B006 (never changed)
         recovery: RecoveryOptions = {},  # noqa: B006 (never changed)
         safety: SafetyOptions = {},  # noqa: B006 (never changed)
         observation: ObservationOptions = {},  # noqa: B006 (never changed)
@@ -147,7 +157,9 @@ class Agent(Generic[Deps, Output]):
             "instructions": instructions,
             "output_type": output_type,
             "limits": limits,
-            "endpoint": endpoint,
+            "policy": policy,
+            "journal": journal,
+            "steps": steps,
             "recovery": recovery,
             "safety": safety,
             "observation": observation,
@@ -378,9 +390,9 @@ class Agent(Generic[Deps, Output]):
     async def _transport_of(self, setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> Transport:
         """The transport that is kept open, unless the run brings its own."""
         kept = self._open.transport()
-        if kept is not None and setup.given_transport is self._setup.given_transport:
+        if kept is not None and setup.given.transport is self._setup.given.transport:
             return kept
-        return await open_transport(stack, given=setup.given_transport)
+        return await open_transport(stack, given=setup.given.transport)
 
     async def _run_over(
         self,
@@ -490,7 +502,7 @@ class Agent(Generic[Deps, Output]):
     async def _resume(self, session: str, control: RunControl, *, options: ResumeOptions) -> RunResult[Any]:
         setup = self._setup
         if (journal := setup.journal) is None:
-            raise CallerError('`resume` needs a journal: Agent(..., observation={"journal": Journal(PATH)})')
+            raise CallerError("`resume` needs a journal: Agent(..., journal=Journal(PATH))")
         find = journal.take_over if options.get("take_over") else journal.find_session
         found = await journal.beside(lambda: left_run(journal, find(session)))
         found.left.terms = terms_of(options)

@@ -1,12 +1,13 @@
 """The options of an agent and of a run, checked by name and type. An unknown name or a value of the wrong kind raises an error
 that says the fix in one sentence."""
 
+import dataclasses
 import difflib
 import functools
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypedDict, cast, get_args
+from typing import Any, Literal, ParamSpec, Protocol, TypedDict, cast, get_args, runtime_checkable
 
 import msgspec
 
@@ -15,6 +16,7 @@ from turnwise.agent.deps import is_deps_type
 from turnwise.agent.schemas import OutputCheck
 from turnwise.agent.tools import FunctionTool
 from turnwise.base.clock import Clock
+from turnwise.endpoints.endpoints import Secret
 from turnwise.endpoints.transport import Transport
 from turnwise.errors import CallerError, UnknownOption
 from turnwise.journal.journal import Journal
@@ -35,7 +37,7 @@ from turnwise.turn.config import Approval, CallsInText, Deadlines, Effect, Resum
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.vocab import Cache, Message, NamedTool, Settings, Text, ToolChoice, ToolSpec
 
-# The four groups of options that an agent takes beside model, tools, instructions, output type and limits.
+# The four groups of options that an agent takes beside its model, tools, instructions, output type, limits, policy and journal.
 #
 # A group is a plain dict that a type checker knows: `Agent("openai:gpt-6.1-sol", recovery={"recover": "split"})`. A run may give
 # the same groups; its options replace the agent's, one by one.
@@ -45,41 +47,22 @@ OpeningSource = Callable[[Sequence[Message]], Awaitable[Sequence[Text]]]
 """Returns texts to put before a turn's user message. It gets the earlier messages of the session."""
 
 
-class EndpointOptions(TypedDict, total=False):
-    """Where the model is, and how turnwise asks it.
+class StepOptions(TypedDict, total=False):
+    """How the model is asked in each step.
 
-    - `base_url`: endpoint URL, if it is not the provider's default.
-    - `api_key`, `api_key_env`: the key, or the name of the variable that holds it. Default: the provider's usual
-      variable.
-    - `settings`: temperature, output limit and so on. A run's settings replace the agent's, field by field.
-    - `extra`: further fields that turnwise adds to the body of each request.
-    - `stream`: with False the provider sends each response in one piece. Default: True.
-    - `cache`: `auto` asks the provider to keep the prompt in its cache for the provider's usual time. `1h` asks for an hour
-      (OpenAI: up to a day). `off` does not ask. Default: `auto`.
     - `tool_choice`, `parallel_tool_calls`: whether the model must, may or must not call tools, and whether it may call
       several at once.
     - `batch_hint`: adds a sentence to the instructions; it asks the model to make independent calls in one response.
       Default: False.
     - `prepare_step`: a function that may change one step. It takes a `StepView` and returns `StepChanges` or None.
     - `opening`: an async function that returns texts to put before each turn's user message.
-    - `model_limits`: context window and output limit in tokens. Set this if turnwise's values are missing or wrong.
-    - `transport`: an object that sends the requests in place of HTTP. In tests: a `ScriptedModel` or a `Recording`.
     """
 
-    base_url: str | None
-    api_key: str | None
-    api_key_env: str | None
-    settings: Settings
-    extra: Mapping[str, object] | None
-    stream: bool
-    cache: Cache
     tool_choice: ToolChoice
     parallel_tool_calls: bool | None
     batch_hint: bool
     prepare_step: StepPreparer | None
     opening: OpeningSource | None
-    model_limits: ModelLimits | None
-    transport: Transport | None
 
 
 class RecoveryOptions(TypedDict, total=False):
@@ -92,7 +75,8 @@ class RecoveryOptions(TypedDict, total=False):
       leave calls in the text. `on`: always, even if the answer is only a code block or a JSON object. `off`: never. Default:
       `auto`.
     - `retry`: how often a failed request is sent again, and for how long.
-    - `fallbacks`: other models of the same endpoint. They are asked in this order after a model has failed.
+    - `fallbacks`: other models of the same endpoint, as names (`gpt-6.1-terra`) or as `Model(...)` with limits of their own.
+      They are asked in this order after a model has failed.
     - `room`: `compact` limits large tool results (the tool `read_result` reads the rest), shortens old results and
       summarises old messages when room runs out. `budget` only adapts the requested output to the room. `off` does
       neither. Default: `compact`.
@@ -104,7 +88,7 @@ class RecoveryOptions(TypedDict, total=False):
     recover: Recover
     calls_in_text: CallsInText
     retry: RetryPolicy
-    fallbacks: Sequence[str]
+    fallbacks: "Sequence[str | Model]"
     room: RoomPolicy
     output_checks: Sequence[OutputCheck]
     deadlines: Deadlines
@@ -115,9 +99,8 @@ class SafetyOptions(TypedDict, total=False):
 
     - `allowed`: effects of tools that may run. A call of another effect is answered with a message. Default: all.
     - `allow_hint`: how a person allows such a call, in words for the model.
-    - `policy`: permission rules. They allow a call, deny it, or ask the `approver`.
     - `approver`: your function that answers asks. If it does not answer an ask in time, the call is denied. An approver
-      needs a policy with `attended=True`, of this agent or of a sub-agent, unless one of them has an `McpServer`.
+      needs a `policy` with `attended=True`, of this agent or of a sub-agent, unless one of them has an `McpServer`.
     - `inspect`: your function that finds the paths and commands of a call, so that rules about these can judge it. It gets
       the calls of tools with `ToolOffer(inspected=True)`.
     - `hooks`: functions that see calls, results and requests, and may change or deny them.
@@ -130,7 +113,6 @@ class SafetyOptions(TypedDict, total=False):
 
     allowed: Sequence[Effect]
     allow_hint: str | None
-    policy: Policy | None
     approver: Approver | None
     inspect: Inspector | None
     hooks: Sequence[Hook]
@@ -141,16 +123,14 @@ class SafetyOptions(TypedDict, total=False):
 
 
 class ObservationOptions(TypedDict, total=False):
-    """Where runs are recorded, and how they are priced.
+    """Where the journal lists runs, how they are priced, and what traces them.
 
-    - `journal`: keeps every turn, so that you can continue a session or resume a crashed turn: `Journal("turns.db")`.
     - `folder`: the folder under which the journal lists a session. Default: the current folder.
     - `prices`: your own prices, which replace turnwise's prices.
     - `telemetry`: OpenTelemetry's spans and metrics of each run: `Telemetry()`. Needs `turnwise[otel]`.
     - `clock`: a clock for tests, such as `FakeClock`.
     """
 
-    journal: Journal | None
     folder: Path | str | None
     prices: Prices
     telemetry: Telemetry | None
@@ -158,7 +138,7 @@ class ObservationOptions(TypedDict, total=False):
 
 
 GROUPS: dict[str, type] = {
-    "endpoint": EndpointOptions,
+    "steps": StepOptions,
     "recovery": RecoveryOptions,
     "safety": SafetyOptions,
     "observation": ObservationOptions,
@@ -167,9 +147,21 @@ GROUPS: dict[str, type] = {
 GROUP_OF: dict[str, str] = {name: group for group, kind in GROUPS.items() for name in kind.__annotations__}
 
 
-def written_in_group(name: str, value: str = "...") -> str:
-    """How to write an option of a group in Python: `endpoint={"base_url": ...}`."""
-    return f'{GROUP_OF[name]}={{"{name}": {value}}}'
+# the parts of `Model(...)` by the name of their row or kind -> their name there
+OF_MODEL = {
+    **{
+        name: name
+        for name in ("base_url", "api_key", "api_key_env", "settings", "extra", "stream", "cache", "transport")
+    },
+    "model_limits": "limits",
+}
+
+
+def written(name: str, value: str = "...") -> str:
+    """How to write an option in Python: `Model("...", base_url=...)`, `safety={"approver": ...}`, `journal=...`."""
+    if name in OF_MODEL:
+        return f'Model("...", {OF_MODEL[name]}={value})'
+    return f'{GROUP_OF[name]}={{"{name}": {value}}}' if name in GROUP_OF else f"{name}={value}"
 
 
 # Whether values have their declared types. The journal must not write what it cannot read again.
@@ -334,7 +326,8 @@ KINDS: dict[str, OptionKind] = {
         if row.kind is int
     },
     **dict.fromkeys(GROUPS, OptionKind(types=(Mapping,), said="a dict of its options")),
-    "model": _TEXT,
+    "model": _ELSEWHERE,  # `as_model`
+    "name": _TEXT,
     "tools": _TOOLS,
     "instructions": OptionKind(
         takes=lambda given: (
@@ -351,13 +344,20 @@ KINDS: dict[str, OptionKind] = {
         said="a limit, several joined with `|`: `MaxRequests(3) | MaxTokens(20_000)`, or a `Budget`",
         may_be_none=True,
     ),
-    # endpoint
+    "policy": _value(Policy, "`Policy(...)`", may_be_none=True),
+    "journal": _value(Journal, "`Journal(PATH)`", may_be_none=True),
+    # of a model
     "base_url": _TEXT_OR_NONE,
-    "api_key": _TEXT_OR_NONE,
+    "api_key": OptionKind(types=(str, Secret), said="a text", may_be_none=True),
     "api_key_env": _TEXT_OR_NONE,
     "settings": _value(Settings, "`Settings(temperature=...)`"),
     "extra": OptionKind(types=(Mapping,), said="a dict of fields", may_be_none=True),
     "stream": _BOOL,
+    "model_limits": _value(ModelLimits, "`ModelLimits(context_window_tokens=...)`", may_be_none=True),
+    "transport": OptionKind(
+        methods=("send",), said="an object that sends requests (with a method `send`)", may_be_none=True
+    ),
+    # steps
     "tool_choice": OptionKind(
         choices=("auto", "none", "required"), types=(NamedTool,), said="`NamedTool(...)` with the name of a tool"
     ),
@@ -365,27 +365,21 @@ KINDS: dict[str, OptionKind] = {
     "batch_hint": _BOOL,
     "prepare_step": _FUNCTION_OR_NONE,
     "opening": _FUNCTION_OR_NONE,
-    "model_limits": _value(ModelLimits, "`ModelLimits(context_window_tokens=...)`", may_be_none=True),
-    "transport": OptionKind(
-        methods=("send",), said="an object that sends requests (with a method `send`)", may_be_none=True
-    ),
     # recovery
     "retry": _value(RetryPolicy, "`RetryPolicy(attempts=...)`"),
-    "fallbacks": _list_of(_TEXT),
+    "fallbacks": _list_of(_ELSEWHERE),  # `fallback_of`
     "room": OptionKind(choices=get_args(RoomPolicy)),
     "output_checks": _list_of(_FUNCTION),
     "deadlines": _value(Deadlines, "`Deadlines(total_s=...)`"),
     # safety
     "allowed": _list_of(OptionKind(choices=get_args(Effect))),
     "allow_hint": _TEXT_OR_NONE,
-    "policy": _value(Policy, "`Policy(...)`", may_be_none=True),
     "approver": _FUNCTION_OR_NONE,
     "inspect": _FUNCTION_OR_NONE,
     "hooks": _list_of(_value(Hook, "`Hook(...)`")),
     "script": OptionKind(choices=("auto", True, False)),
     "script_limits": _value(ScriptLimits, "`ScriptLimits(...)`"),
     # observation
-    "journal": _value(Journal, "`Journal(PATH)`", may_be_none=True),
     "folder": OptionKind(types=(str, Path), said="a folder's path: a text or a `Path`", may_be_none=True),
     "prices": _value(Prices, "`Prices`"),
     "telemetry": _value(Telemetry, "`Telemetry()`", may_be_none=True),
@@ -419,9 +413,9 @@ Given = ParamSpec("Given")
 
 # Options under the names that other libraries use, or given in the wrong place: where they belong.
 ELSEWHERE = {
-    "api_base": 'Give `endpoint={"base_url": ...}`',
-    "url": 'Give `endpoint={"base_url": ...}`',
-    "key": 'Give `endpoint={"api_key": ...}`',
+    "api_base": 'Give `Model("...", base_url=...)`',
+    "url": 'Give `Model("...", base_url=...)`',
+    "key": 'Give `Model("...", api_key=...)`',
     "system": "Did you mean `instructions`?",
     "system_prompt": "Did you mean `instructions`?",
     "functions": "Did you mean `tools`?",
@@ -429,7 +423,7 @@ ELSEWHERE = {
     "max_steps": "Give `limits=MaxSteps(...)`",
     "max_turns": "Give `limits=MaxSteps(...)`",
     "max_iterations": "Give `limits=MaxSteps(...)`",
-    "max_tokens": 'Give `endpoint={"settings": Settings(max_output_tokens=...)}` for one response, or `limits=MaxTokens(...)` '
+    "max_tokens": 'Give `Model("...", settings=Settings(max_output_tokens=...))` for one response, or `limits=MaxTokens(...)` '
     "for a run",
     "timeout": 'Give `recovery={"deadlines": Deadlines(...)}` for one wait, or `limits=MaxWallTime(...)` for a run',
     "retries": 'Give `recovery={"retry": RetryPolicy(attempts=...)}`',
@@ -445,7 +439,7 @@ ELSEWHERE = {
     "output_validators": "Did you mean `output_checks`?",
 }
 
-BESIDE_GROUPS = frozenset({"model", "tools", "instructions", "output_type", "deps_type", "limits"})
+BESIDE_GROUPS = frozenset({"model", "tools", "instructions", "output_type", "deps_type", "limits", "policy", "journal"})
 _ROWS = {row.name: row for row in rows_from("agent", "run")}
 _NAMES = {MaxSteps: "max_steps", **{row.option.limit: row.name for row in rows() if row.option.limit is not None}}
 
@@ -456,12 +450,50 @@ def checking_options(set_up: Callable[Given, None]) -> Callable[Given, None]:
     @functools.wraps(set_up)
     def checked(*args: Given.args, **options: Given.kwargs) -> None:
         known = cast("dict[str, Any]", getattr(set_up, "__kwdefaults__", {}))
+        if "endpoint" in options:
+            raise UnknownOption(of_endpoint(options, model=args[1] if len(args) > 1 else options.get("model")))
         check_names([name for name in options if name != "model"], known=known, what="`Agent`")
-        check_values({"model": args[1], **options} if len(args) > 1 else options)
+        check_values(options)
         check_groups(options)
         set_up(*args, **options)
 
     return checked
+
+
+def checking_model(set_up: Callable[Given, None]) -> Callable[Given, None]:
+    """`Model.__init__` with a check of its options before it."""
+
+    @functools.wraps(set_up)
+    def checked(*args: Given.args, **options: Given.kwargs) -> None:
+        known = cast("dict[str, Any]", getattr(set_up, "__kwdefaults__", {}))
+        given = {"name": args[1], **options} if len(args) > 1 else options
+        check_names([name for name in given if name != "name"], known=known, what="`Model`")
+        for name, value in given.items():
+            if problem := _problem("model_limits" if name == "limits" else name, value):
+                raise CallerError(f"`{name}` of `Model` {problem}")
+        set_up(*args, **options)
+
+    return checked
+
+
+def of_endpoint(options: Mapping[str, object], *, model: object = None) -> str:
+    """What to write in place of the group `endpoint`, which is gone: `model` None means an option of a run."""
+    given = options["endpoint"]
+    names = (
+        [str(name) for name in cast("Mapping[object, object]", given)] if isinstance(given, Mapping) else ["base_url"]
+    )
+    of_run, lines = model is None, list[str]()
+    parts = [name for name in names if name in OF_MODEL]
+    if of_run and parts == ["settings"]:
+        lines.append("settings=Settings(...)")
+    elif parts:
+        text = f"{model!r}".replace("'", '"') if isinstance(model, str) else '"..."'
+        made = f"Model({', '.join([text, *[f'{OF_MODEL[name]}=...' for name in parts]])})"
+        lines.append(f"model={made}" if of_run else made)
+    if steps := [name for name in names if name not in OF_MODEL]:
+        lines.append(f"steps={{{', '.join([f'{chr(34)}{name}{chr(34)}: ...' for name in steps])}}}")
+    line = ", ".join(lines) or "steps={}"
+    return f"`endpoint` is no option {'of a run' if of_run else 'of `Agent`'}. Give `{line if of_run else f'Agent({line})'}`"
 
 
 def check_names(names: Iterable[str], *, known: Collection[str], what: str) -> None:
@@ -491,20 +523,21 @@ def check_groups(options: Mapping[str, object], *, of: str = "") -> None:
 def _hint(name: str, *, known: list[str]) -> str:
     if name in ELSEWHERE:
         return ELSEWHERE[name]
-    if name in GROUP_OF:
-        return f"Give `{written_in_group(name)}`"
+    if name in GROUP_OF or (name in OF_MODEL and "base_url" not in known):
+        return f"Give `{written(name)}`"
     if name in BESIDE_GROUPS:
         return f"It stands beside the groups: `Agent({name}=...)`"
     for row in rows():
         if row.name == name and row.option.limit is not None:
             return f"Give `limits={row.option.limit.__name__}(...)`"
     if name in Settings.__struct_fields__:
-        return f"Give `{written_in_group('settings', f'Settings({name}=...)')}`"
+        value = f"Settings({name}=...)"
+        return f"Give `{f'settings={value}' if 'settings' in known else written('settings', value)}`"
     if name in Deadlines.__struct_fields__:
-        return f"Give `{written_in_group('deadlines', f'Deadlines({name}=...)')}`"
-    for near in (difflib.get_close_matches(name, known, n=1), difflib.get_close_matches(name, GROUP_OF, n=1)):
+        return f"Give `{written('deadlines', f'Deadlines({name}=...)')}`"
+    for near in (difflib.get_close_matches(name, some, n=1) for some in (known, (*GROUP_OF, *OF_MODEL))):
         if near:
-            return f"Did you mean `{near[0] if near[0] in known else written_in_group(near[0])}`?"
+            return f"Did you mean `{near[0] if near[0] in known else written(near[0])}`?"
     return f"The options are: {', '.join(known)}"
 
 
@@ -548,3 +581,110 @@ def _shown(value: object) -> str:
     """The value as Python shows it; only its type if that is long."""
     said = repr(value)
     return said if len(said) <= 60 else type(value).__name__
+
+
+# The model of an agent: which one it is, where it is, and how its requests look.
+
+
+@runtime_checkable
+class PlayedModel(Transport, Protocol):
+    """A transport that knows which model it plays: a `ScriptedModel`, a `Recording`."""
+
+    def played_model(self) -> str:
+        """The model as `PROVIDER:NAME` or `FAMILY:NAME`. Raises CallerError if it is not known."""
+        ...
+
+    def played_at(self) -> str | None:
+        """The endpoint URL to which requests are addressed; None for the provider's own."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
+class Model:
+    """A model: which one it is, where it is, and how its requests look. A frozen value: equal parts make equal models.
+
+    - `name` is `PROVIDER:NAME` (`openai:gpt-6.1-sol`, `ollama:qwen3:8b`). With a URL of your own it is `FAMILY:NAME`:
+      `Model("openai_chat:NAME", base_url=...)`.
+    - `base_url`: endpoint URL, if it is not the provider's default.
+    - `api_key`, `api_key_env`: the key, or the name of the variable that holds it. Default: the provider's usual
+      variable. turnwise looks for it when a run begins.
+    - `settings`: temperature, output limit and so on. The `settings` of a run replace them, field by field.
+    - `limits`: context window and output limit in tokens. Set this if turnwise's values are missing or wrong.
+    - `cache`: `auto` asks the provider to keep the prompt in its cache for the provider's usual time. `1h` asks for an hour
+      (OpenAI: up to a day). `off` does not ask.
+    - `extra`: further fields that turnwise adds to the body of each request.
+    - `stream`: with False the provider sends each response in one piece.
+    - `transport`: an object that sends the requests in place of HTTP. A `ScriptedModel` and a `Recording` are models
+      themselves: `Agent(ScriptedModel([...]))`. Give one here to ask it under another name or with settings.
+
+    Raises UnknownOption, or CallerError if a value is of the wrong kind.
+    """
+
+    name: str
+    base_url: str | None
+    api_key: Secret | None
+    api_key_env: str | None
+    settings: Settings
+    limits: ModelLimits | None
+    cache: Cache
+    extra: Mapping[str, object] | None = dataclasses.field(hash=False)
+    stream: bool
+    transport: Transport | None
+
+    @checking_model
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: "str | Secret | None" = None,
+        api_key_env: str | None = None,
+        settings: Settings = Settings(),  # noqa: B008 (never changed)
+        limits: ModelLimits | None = None,
+        cache: Cache = "auto",
+        extra: Mapping[str, object] | None = None,
+        stream: bool = True,
+        transport: Transport | None = None,
+    ) -> None:
+        key = Secret(api_key) if isinstance(api_key, str) and api_key.strip() else api_key or None
+        vars(self).update(
+            name=name,
+            base_url=base_url,
+            api_key=key,
+            api_key_env=api_key_env,
+            settings=read_settings(settings),
+            limits=limits,
+            cache=cache,
+            extra=extra,
+            stream=stream,
+            transport=transport,
+        )
+
+    def __repr__(self) -> str:
+        """As it is written, without the key and without the query of the URL, which may hold one."""
+        usual = cast("dict[str, object]", Model.__init__.__kwdefaults__)
+        shown = {**vars(self), "base_url": (self.base_url or "").partition("?")[0] or None}
+        given = [f"{name}={shown[name]!r}" for name in usual if shown[name] != usual[name]]
+        return f"Model({', '.join([repr(self.name), *given])})"
+
+
+ModelLike = str | Model | PlayedModel
+"""What an agent and a run take as their model: `"openai:gpt-6.1-sol"`, `Model(...)`, a `ScriptedModel`, a `Recording`."""
+
+
+def as_model(given: ModelLike) -> Model:
+    """The model as a value. Raises UnknownModel or another CallerError."""
+    if isinstance(given, Model):
+        return given
+    if isinstance(given, PlayedModel):
+        return Model(given.played_model(), transport=given)
+    if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance] (a caller may give anything)
+        raise CallerError(
+            f'`model` must be a text such as "openai:gpt-6.1-sol", `Model(...)` or a `ScriptedModel`, not {type(given).__name__}'
+        )
+    return Model(given)
+
+
+def address_of(model: Model) -> str | None:
+    """The URL that is given for its endpoint, by itself or by a transport that plays a model."""
+    return model.base_url or (model.transport.played_at() if isinstance(model.transport, PlayedModel) else None)

@@ -1,5 +1,6 @@
 """Turns the user's options into everything that an agent's turns begin with. All checks happen here, before anything is sent."""
 
+import dataclasses
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,11 +10,15 @@ import msgspec
 
 from turnwise.agent.agent_options import (
     GROUPS,
-    EndpointOptions,
+    Model,
+    ModelLike,
     ObservationOptions,
     OpeningSource,
     RecoveryOptions,
     SafetyOptions,
+    StepOptions,
+    address_of,
+    as_model,
     read_settings,
     settings_over,
 )
@@ -24,8 +29,8 @@ from turnwise.agent.models import (
     ModelName,
     ModelPrices,
     at_endpoint,
+    endpoint_of,
     fallback_of,
-    open_endpoint,
     read_model,
     with_model,
     within,
@@ -37,7 +42,6 @@ from turnwise.agent.toolsets import RunNotes, may_ask
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.extras import missing_extras, require_extras
 from turnwise.endpoints.endpoints import Endpoint
-from turnwise.endpoints.transport import Transport
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
 from turnwise.journal.prices import NO_PRICES
@@ -231,7 +235,7 @@ def check_approver(approver: Approver | None, *, policies: Iterable[Policy | Non
         about = f" about the tool `{acting[0]}`" if acting else ""
         raise CallerError(
             f"`approver` is never asked{about}: without a `policy` every tool that is `allowed` runs unasked. Give the agent "
-            '`safety={"policy": Policy(attended=True)}`, or leave the approver out'
+            "`policy=Policy(attended=True)`, or leave the approver out"
         )
     outcome = "allowed" if own.unattended == "allow" else "denied"
     raise CallerError(
@@ -284,32 +288,36 @@ def _check_words(rule: PermissionRule, *, where: str) -> None:
 
 
 ALL_EFFECTS: tuple[Effect, ...] = get_args(Effect)
-# The parts of an agent's endpoint that belong to its own provider. A run with another provider's model leaves them behind, above
-# all the key.
-OF_ITS_PROVIDER = ("base_url", "api_key", "api_key_env", "extra", "fallbacks")
+# The parts of a model that belong to its own provider. A run that names another provider's model leaves them behind, above all
+# the key.
+OF_ITS_PROVIDER = ("base_url", "api_key", "api_key_env", "extra")
 
 
 class AgentOptions(TypedDict, total=False):
     """The options of an agent. A run may give them again."""
 
-    model: str
+    model: ModelLike
+    settings: Settings  # a run's alone: an agent's stand in its model
     tools: Sequence[ToolLike]
     instructions: Instruction | Sequence[Instruction]
     output_type: object
     limits: Limit | Budget | None
-    endpoint: EndpointOptions
+    policy: Policy | None
+    journal: Journal | None
+    steps: StepOptions
     recovery: RecoveryOptions
     safety: SafetyOptions
     observation: ObservationOptions
 
 
 class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """All that an agent's turns begin with. `delegations` are the tools that hand work to other agents, by name. Each turn asks
-    the `toolsets` for their tools. `tools` are all other tools before that, and all tools afterwards."""
+    """All that an agent's turns begin with. `given` is the model as it was given. `delegations` are the tools that hand work to
+    other agents, by name. Each turn asks the `toolsets` for their tools. `tools` are all other tools before that, and all tools
+    afterwards."""
 
+    given: Model
     model: ModelName
     endpoint: Endpoint
-    given_transport: Transport | None
     tools: tuple[Tool, ...]
     toolsets: tuple[Toolset, ...]
     is_unfurnished: bool  # there are toolsets, or tools with their own rules for the verdict on their calls
@@ -408,25 +416,19 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
 
 def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
     """Check the options and set the agent up. Raises UnknownModel, MissingKey, BadTool or another CallerError."""
-    model = read_model(options.get("model", ""))
-    at, safely = options.get("endpoint", {}), options.get("safety", {})
+    at = as_model(options.get("model", ""))
+    model, endpoint = read_model(at.name), endpoint_of(at)
+    steps, safely = options.get("steps", {}), options.get("safety", {})
     seen, tools_given = options.get("observation", {}), options.get("tools", ())
-    endpoint = open_endpoint(
-        model,
-        base_url=at.get("base_url"),
-        api_key=at.get("api_key"),
-        api_key_env=at.get("api_key_env"),
-        transport=at.get("transport"),
-    )
     if safely.get("script") is True:
         require_extras("scripts")
     clock = seen.get("clock") or SystemClock()
     hooks = Hooks(safely.get("hooks", ()), clock=clock, scrub=endpoint.scrub)
     output_type, instructions = options.get("output_type"), Instructions(options.get("instructions", ()))
     made = AgentSetup(
+        given=at,
         model=model,
         endpoint=endpoint,
-        given_transport=at.get("transport"),
         **_tools_of(tools_given),
         delegations={one.tool().name: one for one in tools_given if isinstance(one, Subagents | AgentTool)},
         output=read_output(
@@ -437,15 +439,17 @@ def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
         hooks=hooks,
         safety=Safety(inspect=safely.get("inspect"), approver=safely.get("approver"), run_hooks=hooks.run),
         prices=ModelPrices(seen.get("prices", NO_PRICES), model=model, clock=clock),
-        prepare_step=at.get("prepare_step"),
-        opening=at.get("opening"),
-        batch_hint=at.get("batch_hint", False),
+        prepare_step=steps.get("prepare_step"),
+        opening=steps.get("opening"),
+        batch_hint=steps.get("batch_hint", False),
         script=safely.get("script", "auto"),
-        journal=seen.get("journal"),
+        journal=options.get("journal"),
         folder=seen.get("folder") or Path.cwd(),
         telemetry=seen.get("telemetry"),
         clock=clock,
-        config=at_endpoint(_config_of(options, model=model, hooks=hooks, instructions=instructions), endpoint=endpoint),
+        config=at_endpoint(
+            _config_of(options, at=at, model=model, hooks=hooks, instructions=instructions), endpoint=endpoint
+        ),
         budget=_budget_of(options),
     )
     if not may_ask(made.toolsets):
@@ -470,24 +474,26 @@ def _tools_of(given: Sequence[ToolLike]) -> _ToolFields:
     return _ToolFields(tools=tools, toolsets=toolsets, is_unfurnished=bring)
 
 
-def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks, instructions: Instructions) -> TurnConfig:
-    at, recovery, safely = options.get("endpoint", {}), options.get("recovery", {}), options.get("safety", {})
+def _config_of(
+    options: AgentOptions, *, at: Model, model: ModelName, hooks: Hooks, instructions: Instructions
+) -> TurnConfig:
+    steps, recovery, safely = options.get("steps", {}), options.get("recovery", {}), options.get("safety", {})
     given = options.get("limits")
     # a budget's part for one run is reserved when the run begins; until then its limits say what is counted
     max_steps, limits = steps_and_limits(given if not isinstance(given, Budget) else given.most_of_a_run)
     script_limits = safely.get("script_limits", ScriptLimits())
     check_script_limits(script_limits)
-    profile, extra, hint = model.profile.name, at.get("extra"), safely.get("allow_hint")
+    hint = safely.get("allow_hint")
     config = TurnConfig(
         session_id="",
         turn_id="",
         model=model.name,
         system=instructions.texts,
-        tool_choice=at.get("tool_choice", "auto"),
-        parallel_tool_calls=at.get("parallel_tool_calls"),
-        settings=read_settings(at.get("settings", Settings())),
-        extra=json_of(extra) if extra else "",
-        stream=at.get("stream", True),
+        tool_choice=steps.get("tool_choice", "auto"),
+        parallel_tool_calls=steps.get("parallel_tool_calls"),
+        settings=at.settings,
+        extra=json_of(at.extra) if at.extra else "",
+        stream=at.stream,
         max_steps=max_steps,
         limits=limits,
         max_subagents=safely.get("max_subagents", MAX_SUBAGENTS),
@@ -495,17 +501,17 @@ def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks, instruc
         recover=recovery.get("recover", "continue"),
         calls_in_text=recovery.get("calls_in_text", "auto"),
         retry=recovery.get("retry", RetryPolicy()),
-        fallbacks=tuple([fallback_of(name, profile=profile) for name in recovery.get("fallbacks", ())]),
+        fallbacks=tuple([fallback_of(one, at=at, model=model) for one in recovery.get("fallbacks", ())]),
         room=recovery.get("room", "compact"),
-        cache=at.get("cache", "auto"),
-        model_limits=limits_over(find_limits(model.name, profile=profile), at.get("model_limits")),
+        cache=at.cache,
+        model_limits=limits_over(find_limits(model.name, profile=model.profile.name), at.limits),
         allowed=tuple(safely.get("allowed", ALL_EFFECTS)),
         deadlines=recovery.get("deadlines", Deadlines()),
         script_limits=script_limits,
-        policy=read_policy(safely.get("policy")),
+        policy=read_policy(options.get("policy")),
         hooks=hooks.points,
-        base_url="".join((at.get("base_url") or "").partition("?")[:2]),
-        api_key_env=at.get("api_key_env") or "",
+        base_url="".join((address_of(at) or "").partition("?")[:2]),
+        api_key_env=at.api_key_env or "",
     )
     return hinting(config) if hint is None else msgspec.structs.replace(config, allow_hint=hint)
 
@@ -513,34 +519,40 @@ def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks, instruc
 def over(options: AgentOptions, said: AgentOptions) -> AgentOptions:
     """The agent's options, replaced by those of the run (`said`); groups are replaced option by option.
 
-    If the run's model is of another provider, the agent's URL, key and other values for its own provider are dropped. If the
-    model is another one at all, the limits that were given for the first model are dropped.
+    A name of another model keeps what the agent's `Model` says, without its limits. If it names another provider, the agent's
+    URL, key and other values for its own provider are dropped. A `Model` replaces the agent's as a whole.
     """
     merged = cast("dict[str, Any]", {**options, **said})
+    own = as_model(options.get("model", ""))
+    model = merged["model"] = _model_over(own, said)
+    is_elsewhere = (_provider(model), address_of(model)) != (_provider(own), address_of(own))
     for group in GROUPS:
-        own, given = _left_of(_group(options, group), options=options, said=said), _group(said, group)
-        merged[group] = {**own, **given}
-        if "settings" in own and "settings" in given:
-            settings = read_settings(given["settings"], what="`settings` of the run")
-            merged[group]["settings"] = settings_over(cast("Settings", own["settings"]), settings)
+        kept = dict(_group(options, group))
+        if is_elsewhere:
+            kept.pop("fallbacks", None)
+        if "output_type" in said:  # the checks take values of the agent's own type
+            kept.pop("output_checks", None)
+        merged[group] = {**kept, **_group(said, group)}
     return cast("AgentOptions", merged)
 
 
-def _left_of(own: Mapping[str, object], *, options: AgentOptions, said: AgentOptions) -> dict[str, object]:
-    """The options of an agent's group that still apply if the run gives another model or output type."""
-    left_behind: set[str] = set()
-    model, before = said.get("model", ""), options.get("model", "")
-    if model and model != before:
-        left_behind.add("model_limits")
-        if _provider(model) != _provider(before):
-            left_behind.update(OF_ITS_PROVIDER)
-    if "output_type" in said:  # the checks take values of the agent's own type
-        left_behind.add("output_checks")
-    return {name: value for name, value in own.items() if name not in left_behind}
+def _model_over(own: Model, said: AgentOptions) -> Model:
+    given = said.get("model", own.name)
+    if isinstance(given, str) and given != own.name:
+        changes: dict[str, Any] = {"name": given, "limits": None}
+        if _provider(Model(given)) != _provider(own):
+            changes.update(dict.fromkeys(OF_ITS_PROVIDER))
+        model = dataclasses.replace(own, **changes)
+    else:
+        model = own if isinstance(given, str) else as_model(given)
+    if "settings" not in said:
+        return model
+    settings = read_settings(said["settings"], what="`settings` of the run")
+    return dataclasses.replace(model, settings=settings_over(model.settings, settings))
 
 
-def _provider(model: str) -> str:
-    return model.partition(":")[0]
+def _provider(model: Model) -> str:
+    return model.name.partition(":")[0]
 
 
 def _group(options: AgentOptions, name: str) -> dict[str, object]:

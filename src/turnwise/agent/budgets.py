@@ -219,7 +219,7 @@ class JournalKeeper:
             has = "has no journal" if journal is None else "has another journal"
             raise CallerError(
                 f"the budget `{self._name}` is kept in a journal, and this agent {has}: give it the same one, "
-                '`observation={"journal": Journal(PATH)}`'
+                "`journal=Journal(PATH)`"
             )
 
     def _check(self, state: BudgetState) -> None:

@@ -1,6 +1,7 @@
 """`PROVIDER:NAME` or `FAMILY:NAME` -> an endpoint. The library and the command line share this."""
 
 import asyncio
+import dataclasses
 import difflib
 import inspect
 import os
@@ -11,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from turnwise.agent.agent_options import check_plain
+from turnwise.agent.agent_options import Model, address_of, check_plain
 from turnwise.base.clock import Clock
 from turnwise.endpoints.endpoints import Endpoint, Secret, find_key
 from turnwise.errors import CallerError, MissingKey, UnknownModel
@@ -119,8 +120,8 @@ class Ways(msgspec.Struct, frozen=True):
 
 
 IN_PYTHON = Ways(
-    base_url='give `endpoint={"base_url": ...}`',
-    key='give `endpoint={"api_key": ...}`, or the name of a variable, `endpoint={"api_key_env": ...}`',
+    base_url='give `Model("...", base_url=...)`',
+    key='give `Model("...", api_key=...)`, or the name of a variable, `Model("...", api_key_env=...)`',
 )
 ON_THE_COMMAND_LINE = Ways(
     base_url="give --base-url", key="give the name of the variable that holds it with --api-key-env"
@@ -162,6 +163,17 @@ def open_endpoint(
             way=ways.key,
             is_needed=getattr(transport, "needs_key", True),
         ),
+    )
+
+
+def endpoint_of(model: Model) -> Endpoint:
+    """Address and key of a model in a program. Raises UnknownModel, MissingKey or another CallerError."""
+    return open_endpoint(
+        read_model(model.name),
+        base_url=address_of(model),
+        api_key=None if model.api_key is None else model.api_key.reveal(),
+        api_key_env=model.api_key_env,
+        transport=model.transport,
     )
 
 
@@ -235,8 +247,23 @@ def checked(prepare_step: StepPreparer) -> Callable[[PrepareStep], Awaitable[Ste
     return prepare
 
 
-def fallback_of(name: str, *, profile: str) -> Fallback:
-    return Fallback(model=name, limits=limits_over(find_limits(name, profile=profile), None))
+def fallback_of(given: object, *, at: Model, model: ModelName) -> Fallback:
+    """Another model of the endpoint that serves `at`: its name there, or a `Model` of the same provider with nothing but limits
+    of its own. Raises CallerError."""
+    profile = model.profile.name
+    if not isinstance(given, str | Model):
+        raise CallerError(f"`fallbacks` in `recovery` must hold a text or `Model(...)`, not {type(given).__name__}")
+    name, limits = (given, None) if isinstance(given, str) else (given.name, given.limits)
+    of_provider = f"{at.name.partition(':')[0]}:"
+    if isinstance(given, Model):
+        if given not in (Model(name, limits=limits), dataclasses.replace(at, name=name, limits=limits)):
+            raise CallerError(
+                f"`fallbacks` are asked as the agent's model is: give `Model({name!r})` with `limits` alone, or as a text"
+            )
+        if not name.startswith(of_provider):
+            raise CallerError(f"`{name}` in `fallbacks` must be a model of the same endpoint: `{of_provider}NAME`")
+    name = name.removeprefix(of_provider)
+    return Fallback(model=name, limits=limits_over(find_limits(name, profile=profile), limits))
 
 
 def asks_hour(config: TurnConfig) -> bool:

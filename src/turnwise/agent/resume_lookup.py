@@ -105,9 +105,7 @@ def run_before(options: TypedRunOptions, *, journal: Journal | None, new_id: Cal
     contradict each other or the session."""
     history, session, labels = tuple(options.get("history", ())), options.get("session"), options.get("labels", {})
     if session and journal is None:
-        raise CallerError(
-            '`session` needs a journal: Agent(..., observation={"journal": Journal(PATH)}), or pass `history`'
-        )
+        raise CallerError("`session` needs a journal: Agent(..., journal=Journal(PATH)), or pass `history`")
     found = journal.known_session(session) if session and journal is not None else None
     if found is None:
         so_far = SessionSoFar(messages=history, carried=Carried(messages=history))

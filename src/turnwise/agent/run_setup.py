@@ -12,14 +12,17 @@ import msgspec
 
 from turnwise.agent.agent_options import (
     GROUP_OF,
-    EndpointOptions,
+    ModelLike,
     ObservationOptions,
     RecoveryOptions,
     SafetyOptions,
+    StepOptions,
+    as_model,
     check_groups,
     check_names,
     check_plain,
     check_values,
+    of_endpoint,
     read_settings,
 )
 from turnwise.agent.agent_setup import AgentOptions, AgentSetup, hinting, read_policy
@@ -30,7 +33,7 @@ from turnwise.agent.schemas import OutputCheck
 from turnwise.agent.tools import ToolLike
 from turnwise.agent.toolsets import ask_all, holding, listening, name_of, read_one_tool
 from turnwise.endpoints.transport import Transport
-from turnwise.errors import CallerError
+from turnwise.errors import CallerError, UnknownOption
 from turnwise.journal.budgets import BudgetRun
 from turnwise.journal.journal import Journal
 from turnwise.journal.session_rows import read_labels
@@ -47,14 +50,14 @@ from turnwise.running.watcher_events import Watch
 from turnwise.settings.options import RunSettings, rows_from
 from turnwise.turn.config import Approval, ResumeTerms, TurnConfig
 from turnwise.turn.events import PlannedCall
-from turnwise.vocab import Message, ToolChoice
+from turnwise.vocab import Message, Settings, ToolChoice
 
 # What a turn of an agent begins with: the tools that its toolsets offer now, and the rules that tools bring for their calls.
 
 
 NO_POLICY = (
     "the calls of `{name}` are `approved(...)`, and nobody can be asked: give the agent "
-    '`safety={{"policy": Policy(attended=True), "approver": ...}}`'
+    '`policy=Policy(attended=True), safety={{"approver": ...}}`'
 )
 
 
@@ -165,7 +168,7 @@ class KeptOpen:
 
     async def enter(self, setup: AgentSetup) -> None:
         async with contextlib.AsyncExitStack() as opening:
-            transport = self.transport() or await open_transport(opening, given=setup.given_transport)
+            transport = self.transport() or await open_transport(opening, given=setup.given.transport)
             if setup.toolsets:
                 await opening.enter_async_context(opened(setup))
             kept = self._of_loops.setdefault(asyncio.get_running_loop(), (transport, []))
@@ -259,8 +262,11 @@ class RunOptions(TypedDict, total=False):
     - `labels`: texts by name that a new session keeps (`{"user": "42"}`). A `DepsFactory` gets them in every run of the
       session; later runs may leave them out.
 
-    The other options replace the agent's for this run: `limits` as a whole, the four dicts option by option. If the run
-    names a model of another provider, the agent's URL and key are not used.
+    - `model`: the name of another model, which is asked as the agent's is, or a `Model` of its own. If the name is of
+      another provider, the agent's URL and key are not used.
+    - `settings`: replace those of the model, field by field.
+
+    The other options replace the agent's for this run: `limits` as a whole, the four dicts option by option.
     """
 
     history: Sequence[Message]
@@ -273,11 +279,14 @@ class RunOptions(TypedDict, total=False):
     approvals: Sequence[Approval]
     watch: Watch
     labels: Mapping[str, str]
-    model: str
+    model: ModelLike
+    settings: Settings
     tools: Sequence[ToolLike]
     instructions: Instruction | Sequence[Instruction]
     limits: Limit | Budget | None
-    endpoint: EndpointOptions
+    policy: Policy | None
+    journal: Journal | None
+    steps: StepOptions
     recovery: RecoveryOptions
     safety: SafetyOptions
     observation: ObservationOptions
@@ -330,12 +339,15 @@ def terms_of(options: ResumeOptions) -> ResumeTerms:
 
 def check_options(options: Mapping[str, object]) -> None:
     """Raise UnknownOption for a name that is not an option of a run, and CallerError for impossible values."""
+    if "endpoint" in options:
+        raise UnknownOption(of_endpoint(options))
     check_names(options, known=TypedRunOptions.__annotations__, what="a run")
     check_values(options, of=" of the run")
     check_groups(options, of=" of the run")
-    at = cast("EndpointOptions", options.get("endpoint", {}))
-    if "settings" in at:
-        read_settings(at["settings"], what="`settings` of the run")
+    if "model" in options:
+        as_model(cast("ModelLike", options["model"]))
+    if "settings" in options:
+        read_settings(options["settings"], what="`settings` of the run")
     read_labels(options.get("labels", {}))
     check_history(options.get("history", ()), what="`history`")
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from turnwise.agent.agent import Agent
-from turnwise.agent.agent_options import OpeningSource
+from turnwise.agent.agent_options import Model, OpeningSource
 from turnwise.agent.agent_setup import ASK_USER, check_tools_of_rules
 from turnwise.agent.children import MAX_DEPTH, Subagents
 from turnwise.agent.models import read_model
@@ -322,20 +322,22 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
         steps, own = MaxSteps(settings.max_steps or MAX_STEPS), groups_of(settings)
         limits = steps if self.limits is None or not is_root else steps | self.limits
         return Agent(
-            self.choice.model,
+            Model(
+                self.choice.model,
+                base_url=self.choice.base_url,
+                api_key_env=self.choice.api_key_env,
+                settings=request_settings(settings, last=last, model=given["model"]),
+                limits=model_limits_of(self.choice.model, settings=settings, last=last),
+                stream=self.streams,
+                cache=settings.cache or "auto",
+            ),
             tools=[*tools, *self.servers.toolsets, *below],
             instructions=self.system,
             output_type=self.output_type if is_root else None,
             limits=limits,
-            endpoint={
-                **own.get("endpoint", {}),
-                "base_url": self.choice.base_url,
-                "api_key_env": self.choice.api_key_env,
-                "settings": request_settings(settings, last=last, model=given["model"]),
-                "model_limits": model_limits_of(self.choice.model, settings=settings, last=last),
-                "stream": self.streams,
-                "opening": self.opening,
-            },
+            policy=self.policy,
+            journal=self.journal,
+            steps={**own.get("steps", {}), "opening": self.opening},
             recovery={
                 **own.get("recovery", {}),
                 "retry": retry_of(settings.retries, last=last),
@@ -345,13 +347,11 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             safety={
                 **own.get("safety", {}),
                 "allow_hint": self.face.allow_hint or allow_hint(),
-                "policy": self.policy,
                 "inspect": inspect,
                 "hooks": self.hooks,
                 "script": "auto" if settings.script is None else settings.script,
             },
             observation={
-                "journal": self.journal,
                 "folder": self.folder,
                 "prices": self.prices,
                 "clock": self.clock,

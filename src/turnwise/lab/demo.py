@@ -10,6 +10,7 @@ import aiohttp
 import msgspec
 
 from turnwise.agent.agent import Agent
+from turnwise.agent.agent_options import Model
 from turnwise.agent.formatting import many
 from turnwise.agent.results import RunResult
 from turnwise.base.private_folders import private_folder
@@ -361,7 +362,7 @@ def agent_for(
 ) -> Agent:
     offered = [tool for tool in workspace_tools(folder) if tool.name in tools]
     base_url = lab.url + FAMILIES[model.partition(":")[0]].base_path
-    return Agent(model, tools=offered, limits=MaxSteps(max_steps), endpoint={"base_url": base_url})
+    return Agent(Model(model, base_url=base_url), tools=offered, limits=MaxSteps(max_steps))
 
 
 @contextlib.contextmanager

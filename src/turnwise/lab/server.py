@@ -147,7 +147,7 @@ class Lab:
         return f"http://{LOOPBACK}:{self._site.port}"
 
     def transport(self) -> Transport:
-        """The lab without a network, for `Agent(..., endpoint={"transport": lab.transport()})`.
+        """The lab without a network, for `Agent(Model(..., transport=lab.transport()))`.
 
         No key is asked for, nothing is delayed.
         """

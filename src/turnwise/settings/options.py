@@ -213,7 +213,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             page="the model's limit for prompt and answer together, in tokens. Set this if turnwise's value is missing or wrong; "
             "[more of limits](limits.md)",
             sources=TERMINAL,
-            python='`endpoint={"model_limits": ModelLimits(context_window_tokens=...)}`',
+            python='`Model("...", limits=ModelLimits(context_window_tokens=...))`',
             metavar="N",
             kept_only="with its model, if nothing else says it",
         ),
@@ -403,7 +403,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Option(
             page="a table: [what models take](limits.md#what-models-take)",
             sources=("file",),
-            python='`endpoint={"model_limits": ModelLimits(...)}`',
+            python='`Model("...", limits=ModelLimits(...))`',
         ),
     ] = {}
 

@@ -25,6 +25,8 @@ from turnwise.errors import CallerError, NotARecording, NotRecorded, ProviderFau
 from turnwise.relay.client_request import asked_path
 from turnwise.replay.secret_finder import NewCharacters, SecretFinder, StandIns
 from turnwise.vocab import Fault
+from turnwise.wire.family import family as find_family
+from turnwise.wire.profiles import builtin_profiles
 
 # The file of a recording: HTTP requests and their answers, as JSON.
 #
@@ -87,10 +89,12 @@ class RecordedExchange(msgspec.Struct, frozen=True):
 
 
 class RecordingFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`family` and `streamed` are those of all requests; `family` is empty where they differ or are not known."""
+    """`family` and `streamed` are those of all requests; `family` is empty where they differ or are not known. `model` is
+    `PROVIDER:NAME`, where it was said."""
 
     format: str = ""
     version: int = 0
+    model: str = ""
     family: str = ""
     streamed: bool = False
     exchanges: tuple[RecordedExchange, ...]
@@ -102,7 +106,7 @@ def file_at(path: str | os.PathLike[str]) -> Path:
     return found if found.suffix else found.with_name(f"{found.name}.json")
 
 
-def read_recording(path: Path) -> tuple[RecordedExchange, ...]:
+def read_recording(path: Path) -> RecordingFile:
     """What was recorded, in order. Raises NotARecording for a file that is missing, damaged or none of these, and says where."""
     try:
         file = msgspec.json.decode(_content_of(path), type=RecordingFile)
@@ -118,7 +122,7 @@ def read_recording(path: Path) -> tuple[RecordedExchange, ...]:
             base64.b64decode(exchange.request.body_base64, validate=True)
         except (ValueError, binascii.Error) as error:
             raise NotARecording(f"`{path}` is damaged: {error} - at `$.exchanges[{number}]`; {HOW}") from None
-    return file.exchanges
+    return file
 
 
 def _content_of(path: Path) -> bytes:
@@ -351,10 +355,13 @@ MOST_CHARACTERS = 300  # ... and of each of its lines
 class Recording:
     """The requests of one live run, kept in a file and replayed in tests.
 
-    Use it as the agent's transport: `Agent(..., endpoint={"transport": Recording("recordings/fruit")})`.
+    Give it as the agent's model: `Agent(Recording("recordings/fruit"))`. The file knows which model it was. To record, say
+    which one is asked: `Recording("recordings/fruit", "once", model="openai:gpt-6.1-sol")`. For a URL or settings of your own
+    give it as the transport: `Model("openai:gpt-6.1-sol", settings=..., transport=recording)`.
 
     - `mode`: `replay` answers from the file and sends nothing, so the agent needs no key. `record` sends each request
       and replaces the file. `once` records if the file does not exist, and otherwise replays.
+    - `model` is the model to record, as `PROVIDER:NAME`.
     - `hide` are texts that are kept out of the file, as keys are.
     - `upstream` sends the requests while recording. Without it each request has a connection of its own.
 
@@ -371,6 +378,7 @@ class Recording:
         path: str | os.PathLike[str],
         mode: RecordingMode = "replay",
         *,
+        model: str = "",
         hide: Sequence[str] = (),
         upstream: Transport | None = None,
     ) -> None:
@@ -378,8 +386,10 @@ class Recording:
             raise CallerError(f"there is no mode `{mode}` of a recording: {', '.join(get_args(RecordingMode))}")
         self.path = file_at(path)
         records = mode == "record" or (mode == "once" and not self.path.exists())
-        self._recorder = _Recorder(self.path, hide=tuple(hide), upstream=upstream) if records else None
-        self._player = None if records else _Player(self.path, read_recording(self.path), hide=tuple(hide))
+        self._model = model
+        self._recorder = _Recorder(self.path, model=model, hide=tuple(hide), upstream=upstream) if records else None
+        self._file = RecordingFile(exchanges=()) if records else read_recording(self.path)
+        self._player = None if records else _Player(self.path, self._file.exchanges, hide=tuple(hide))
 
     @property
     def is_recording(self) -> bool:
@@ -390,6 +400,26 @@ class Recording:
     def needs_key(self) -> bool:
         """Whether an agent needs its provider's key."""
         return self.is_recording
+
+    def played_model(self) -> str:
+        """The model as `PROVIDER:NAME`: the one that was given, else the recorded one. Raises CallerError if it is not known."""
+        found = self._model or self._file.model or _model_of(self._file)
+        if not found:
+            why = "is recorded now" if self.is_recording else "does not say of which model it is"
+            raise CallerError(f'`{self.path}` {why}: give `Recording(..., model="openai:gpt-6.1-sol")`')
+        return found
+
+    def played_at(self) -> str | None:
+        """The address for which the agent builds its requests; None for the provider's own."""
+        if not self._file.exchanges:
+            return None
+        found = _VERSIONED.match(self._file.exchanges[0].request.path)
+        prefix = "" if found is None else found[0]
+        profile = builtin_profiles().get((self._model or self._file.model).partition(":")[0])
+        own = None if profile is None else profile.base_url
+        if own is not None and (urlsplit(own).path.rstrip("/") or prefix) == prefix:
+            return None
+        return f"http://recorded.invalid{prefix}"  # RFC 6761: never resolves
 
     def __enter__(self) -> Self:
         if self._recorder is not None:
@@ -473,9 +503,10 @@ class _Player:
 class _Recorder:
     """Sends requests, and holds what came until it is written."""
 
-    def __init__(self, path: Path, *, hide: tuple[str, ...], upstream: Transport | None) -> None:
+    def __init__(self, path: Path, *, model: str, hide: tuple[str, ...], upstream: Transport | None) -> None:
         self.is_open = False
         self._path = path
+        self._model = model
         self._hide = hide
         self._upstream = upstream
         self._taken: list[_Taken] = []
@@ -510,7 +541,14 @@ class _Recorder:
         exchanges = tuple([taken.exchange(keys=keys, hide=self._hide) for taken in self._taken])
         kinds = {_kind_of(taken.request) for taken in self._taken}
         family, streamed = kinds.pop() if len(kinds) == 1 else ("", False)
-        file = RecordingFile(format=FORMAT, version=VERSION, family=family, streamed=streamed, exchanges=exchanges)
+        file = RecordingFile(
+            format=FORMAT,
+            version=VERSION,
+            model=self._model,
+            family=family,
+            streamed=streamed,
+            exchanges=exchanges,
+        )
         write_recording(self._path, file)
 
 
@@ -621,6 +659,22 @@ def _as_text(content: bytes) -> tuple[str, str]:
         return content.decode(), ""
     except UnicodeDecodeError:
         return "", base64.b64encode(content).decode()
+
+
+# The version of an API and what stands before it: the path of its base URL.
+_VERSIONED = re.compile(r"(/[^/?]+)*?/v\d\w*(?=/)")
+
+
+def _model_of(file: RecordingFile) -> str:
+    """`FAMILY:NAME` by the first request of a file that does not say its model; empty where it is not known."""
+    if not file.exchanges or file.family not in builtin_profiles():
+        return ""
+    request = file.exchanges[0].request
+    try:
+        asked = find_family(file.family).decode_request(bytes(request.body), request.path)
+    except (ValueError, LookupError):
+        return ""
+    return f"{file.family}:{asked.model}"
 
 
 def _kind_of(request: HttpRequest) -> tuple[str, bool]:

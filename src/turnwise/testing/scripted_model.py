@@ -103,22 +103,34 @@ request."""
 class ScriptedModel(ScriptedTransport):
     """A model that says what the test wants. Each request gets the next line.
 
-    Use it as the agent's endpoint: `endpoint={"base_url": model.endpoint.base_url, "transport": model}`.
+    Give it as the agent's model: `Agent(ScriptedModel(["Hello."]))`, also for one run: `run(..., model=...)`. It needs no key.
 
     - `lines` are texts, a `call(...)`, lists of parts, a `Response`, a `Fault`, or functions of the decoded request
       that return one of these.
     - `family` is an API family (`openai_chat`), or the name of a provider. The lines are encoded in that API's own
       bytes.
+    - `name` is the model's name, for prices and known limits.
     - `asked` are the requests that came, decoded.
 
     A request without a line raises AssertionError.
     """
 
-    def __init__(self, lines: Iterable[Line], *, family: str | Profile = "openai_chat") -> None:
+    needs_key = False
+
+    def __init__(self, lines: Iterable[Line], *, family: str | Profile = "openai_chat", name: str = "scripted") -> None:
         profile = builtin_profiles()[family] if isinstance(family, str) else family
         self.endpoint = Endpoint(profile=profile, base_url=BASE_URL)
+        self._name = name
         self.asked: list[Request] = []
         super().__init__([self._reply_maker(line, number) for number, line in enumerate(lines, start=1)])
+
+    def played_model(self) -> str:
+        """The model as `PROVIDER:NAME` or `FAMILY:NAME`."""
+        return f"{self.endpoint.profile.name}:{self._name}"
+
+    def played_at(self) -> str:
+        """The endpoint URL to which requests are addressed."""
+        return self.endpoint.base_url
 
     def _reply_maker(self, line: Line, number: int) -> Callable[[HttpRequest], Reply]:
         def make(http: HttpRequest) -> Reply:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise import Agent, McpServer, RunResult
+from turnwise import Agent, McpServer, Model, RunResult
 from turnwise.base.programs import OWN_PYTHON
 from turnwise.testing import ScriptedModel
 from turnwise.vocab import File, Text, ToolResult
@@ -49,8 +49,7 @@ async def until_seen(folder: Path, what: str, *, times: int = 1) -> None:
 
 def agent_of(script: Sequence[Any], tools: Sequence[Any], **options: Any) -> tuple[Agent, ScriptedModel]:
     model = ScriptedModel(script)
-    at = {"base_url": model.endpoint.base_url, "transport": model}
-    return Agent("openai_chat:m", tools=tools, endpoint=at, **options), model  # pyright: ignore[reportArgumentType]
+    return Agent(Model("openai_chat:m", transport=model), tools=tools, **options), model  # pyright: ignore[reportArgumentType]
 
 
 def results_of(result: RunResult[Any]) -> list[ToolResult]:

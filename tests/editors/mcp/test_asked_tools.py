@@ -15,6 +15,7 @@ from turnwise import (
     Asking,
     CallerError,
     McpServer,
+    Model,
     PermissionRule,
     Policy,
     Subagents,
@@ -123,18 +124,18 @@ async def test_a_policys_rules_go_before_what_a_server_is_given(asks: bool) -> N
     """Proves: `asks=False` runs tools at once, with a policy and without; a rule of the policy denies, asks about or allows them
     all the same, and so does one of a file."""
     shop, person = Shop(), Person("deny")
-    for safety, ran in (
+    for options, ran in (
         ({}, not asks),
         (rules(), not asks),
         (rules(("deny", "s__sell")), False),
         (rules(("ask", "s__*")), False),
         (rules(("allow", "s__*")), True),
-        ({**rules(attended=True), "approver": person}, not asks),
-        ({**rules(("ask", "s__sell"), attended=True), "approver": person}, False),
+        ({**rules(attended=True), "safety": {"approver": person}}, not asks),
+        ({**rules(("ask", "s__sell"), attended=True), "safety": {"approver": person}}, False),
     ):
-        agent, _ = agent_of([[SELL], "Done."], [shop.server(asks=asks)], safety=safety)
+        agent, _ = agent_of([[SELL], "Done."], [shop.server(asks=asks)], **options)
         await agent.run("Go.")
-        assert (safety, shop.done) == (safety, ["pear"] if ran else [])
+        assert (options, shop.done) == (options, ["pear"] if ran else [])
         shop.done.clear()
     assert len(person.asked) == 1 + asks
 
@@ -195,12 +196,11 @@ async def test_a_sub_agents_server_asks_the_approver_of_its_root() -> None:
         shop = Shop()
         script = [[call("task", prompt="Sell.")], [SELL], "Sold?", "Done."]
         model = ScriptedModel(script)
-        at: Any = {"base_url": model.endpoint.base_url, "transport": model}
-        seller = Agent("openai_chat:m", tools=[shop.server(asks=None if person else True)], endpoint=at)
+        at: Any = {"transport": model}
+        seller = Agent(Model("openai_chat:m", **at), tools=[shop.server(asks=None if person else True)])
         root = Agent(
-            "openai_chat:m",
+            Model("openai_chat:m", **at),
             tools=[Subagents({"seller": seller})],
-            endpoint=at,
             safety={"approver": person} if person else {},
         )
         assert (await root.run("Go.")).text == "Done."

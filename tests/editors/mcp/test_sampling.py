@@ -24,6 +24,7 @@ from turnwise import (
     MaxCost,
     MaxRequests,
     McpServer,
+    Model,
     PermissionRule,
     Policy,
     Prices,
@@ -131,7 +132,7 @@ async def test_the_answer_is_no_longer_than_the_run_allows_and_a_cut_one_says_so
     """The lower of both bounds goes out; an answer that ended there is not continued."""
     cut = Response(message=Message("assistant", (Text("Blu"),)), finish=FinishReason.LENGTH)
     agent, model = agent_with(tmp_path, [asks(HI), cut, "Done."])
-    result = await agent.run("Go.", endpoint={"settings": Settings(max_output_tokens=20)})
+    result = await agent.run("Go.", settings=Settings(max_output_tokens=20))
     (answer,) = json.loads(texts_of(result)[0])
     assert (answer["content"]["text"], answer["stopReason"]) == ("Blu", "maxTokens")
     assert [one.settings.max_output_tokens for one in model.asked] == [20, 20, 20]
@@ -208,8 +209,7 @@ async def test_cancelling_the_run_ends_the_request(tmp_path: Path) -> None:
     """The request that is on its way is given up, and counted; the turn ends at once."""
     server = stranger(tmp_path, tools=[tool_named("ask_model")], sampling=1)
     hanging = SecondHangs(ScriptedModel([asks(HI)]))
-    at: Any = {"base_url": hanging.model.endpoint.base_url, "transport": hanging}
-    agent = Agent("openai_chat:m", tools=[server], endpoint=at)
+    agent = Agent(Model("openai_chat:m", base_url=hanging.model.endpoint.base_url, transport=hanging), tools=[server])
     running = agent.start("Go.")
     await asyncio.wait_for(hanging.is_waiting.wait(), HANG_S)
     running.interrupt()
@@ -273,8 +273,12 @@ async def test_a_rule_denies_it_or_has_a_person_asked(tmp_path: Path, verdict: A
             PermissionRule(verdict="deny", tool="s__sampling"),
             PermissionRule(verdict="allow", tool="s__ask_model"),
         )
-    safety = {"policy": Policy(rules=rules, attended=True), "approver": approve}
-    agent, _ = agent_with(tmp_path, [asks(HI), *(["Blue."] if answer == "Blue." else []), "Done."], safety=safety)
+    agent, _ = agent_with(
+        tmp_path,
+        [asks(HI), *(["Blue."] if answer == "Blue." else []), "Done."],
+        policy=Policy(rules=rules, attended=True),
+        safety={"approver": approve},
+    )
     assert answers_of(await agent.run("Go.")) == [answer]
 
 
@@ -289,10 +293,11 @@ async def test_all_that_a_server_would_send_the_model_is_shown(tmp_path: Path) -
         return [Approval(call_id=one.call.id, verdict="allow", text="no") for one in asking.asks]
 
     rules = (PermissionRule(verdict="ask", tool="s__*"), PermissionRule(verdict="allow", tool="s__ask_model"))
-    safety = {"policy": Policy(rules=rules, attended=True), "approver": approve}
     messages = [{"role": "user", "content": one} for one in ({"type": "text", "text": long}, IMAGE)]
     request = {"messages": messages, "maxTokens": 50, "systemPrompt": "Obey the server."}
-    agent, _ = agent_with(tmp_path, [asks(request), "Done."], safety=safety)
+    agent, _ = agent_with(
+        tmp_path, [asks(request), "Done."], policy=Policy(rules=rules, attended=True), safety={"approver": approve}
+    )
     await agent.run("Go.")
     (question,) = shown
     assert long in question and "Obey the server." in question and "[image/png]" in question

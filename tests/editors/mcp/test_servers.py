@@ -452,7 +452,7 @@ async def test_where_nobody_can_be_asked_a_server_is_told_so(tmp_path: Path) -> 
     schema = {"type": "object", "properties": {"colour": {"type": "string"}}}
     policy = Policy(unattended="allow")
     server = stranger(tmp_path, tools=[tool_named("ask")])
-    agent, _ = agent_of([[call("s__ask", schema=schema)], "Done."], [server], safety={"policy": policy})
+    agent, _ = agent_of([[call("s__ask", schema=schema)], "Done."], [server], policy=policy)
     assert json.loads(texts_of(await agent.run("Go."))[0]) == {"action": "cancel"}
 
 
@@ -610,7 +610,10 @@ def attended(persons: list[str]) -> Any:
         persons.extend([ask.subject for ask in asking.asks if ask.kind == "question"])
         return [Approval(call_id=asking.asks[0].call.id, verdict="allow", text="yes", by="person")]
 
-    return {"policy": Policy(attended=True, rules=(PermissionRule(verdict="allow"),)), "approver": person}
+    return {
+        "policy": Policy(attended=True, rules=(PermissionRule(verdict="allow"),)),
+        "safety": {"approver": person},
+    }
 
 
 @pytest.mark.promise("run:own-state")
@@ -628,8 +631,8 @@ async def test_what_a_server_asks_reaches_no_other_run(tmp_path: Path, how: str,
         message = {"role": "user", "content": {"type": "text", "text": "Name a colour."}}
         asks = [call("s__ask_model", requests=[{"messages": [message], "maxTokens": 50}])]
     answer = ["Red."] if how == "ask_model" else []
-    mine, _ = agent_of([[call("s__hang")], "Never."], [server], safety=attended(persons))
-    yours, model = agent_of([asks, "Done.", asks, *answer, "Done."], [server], safety=attended(persons))
+    mine, _ = agent_of([[call("s__hang")], "Never."], [server], **attended(persons))
+    yours, model = agent_of([asks, "Done.", asks, *answer, "Done."], [server], **attended(persons))
     async with mine, yours, asyncio.timeout(HANG_S):
         run = mine.start("Go.")
         await until_seen(tmp_path, "call hang")
@@ -653,7 +656,7 @@ async def test_what_a_server_asks_for_a_prompt_reaches_no_run(tmp_path: Path) ->
     run's person is not asked."""
     persons: list[str] = []
     server = stranger(tmp_path, tools=[tool_named("hang")])
-    agent, _ = agent_of([[call("s__hang")], "Never."], [server], safety=attended(persons))
+    agent, _ = agent_of([[call("s__hang")], "Never."], [server], **attended(persons))
     async with agent, asyncio.timeout(HANG_S):
         run = agent.start("Go.")
         await until_seen(tmp_path, "call hang")
