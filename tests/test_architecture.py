@@ -32,19 +32,19 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 23_000,
+    "agent": 24_200,
     "assembly": 38_000,
     "base": 7_700,
     "coding_agent": 17_500,
     "editors": 12_100,
     "endpoints": 11_200,
     "gateway": 13_400,
-    "journal": 20_200,
+    "journal": 21_300,
     "lab": 40_900,
     "relay": 19_300,
     "replay": 8_600,
     "rules": 36_700,
-    "running": 18_900,
+    "running": 19_100,
     "settings": 6_800,
     "telemetry": 3_800,
     "terminal": 41_300,
@@ -53,7 +53,7 @@ NODES = {
     "turn": 28_600,
     "vocab": 5_800,
     "wire": 75_000,
-    "workers": 6_200,
+    "workers": 6_400,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.
 PROGRAMS = {

@@ -335,7 +335,7 @@ class Agent(Generic[Deps, Output]):
 
         `run.text()` gives the text, `run.events()` every event. `run.say(...)` and `run.interrupt()` are those of a `Run`. If
         you leave the block early, the turn is cancelled; with `on_leave="go_on"` it goes on to its end. If the task is cancelled
-        and the run has a `key`, its turn is left for whoever resumes it.
+        and the run has a `key`, the turn is left: another run with this key resumes it.
         """
         return RunStream(partial(self._start, prompt, options=options), on_leave=on_leave)
 

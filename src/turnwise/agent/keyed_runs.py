@@ -21,7 +21,7 @@ from turnwise.vocab import Message, StopReason
 LONGEST_WAIT_S = 3600.0  # for a turn that somebody else runs
 FIRST_LOOK_S, LAST_LOOK_S = 0.02, 0.5  # between two looks at the journal
 
-# The turns of this process that have a key: whoever waits for one is woken by its end. By the journal's address, session and key.
+# The tasks of this process that wait for a turn with a key; its end wakes them. By the journal's address, session and key.
 _here: dict[tuple[str, str, str], set["asyncio.Event"]] = {}
 
 
@@ -95,7 +95,7 @@ class KeyedRun:
         return await self._with_news(begin(prompt, key=named, turn_id=self._new_id()))
 
     async def _with_news(self, turn: Awaitable[RunResult[Any]]) -> RunResult[Any]:
-        """Whoever waits in this process hears of its end at once."""
+        """The tasks of this process that wait hear of its end at once."""
         try:
             return await turn
         finally:

@@ -250,9 +250,9 @@ class RunOptions(TypedDict, total=False):
 
     - `history`: earlier messages (`RunResult.history`). With a journal, `session` names the session to continue instead; an
       unknown id begins a session (1 to 128 of the characters `A-Z a-z 0-9 . _ : -`).
-    - `key`: your own name for this turn of the `session`, of the same characters. A turn that has not begun begins; one that
-      was left goes on; one that runs is waited for, at most `wait` seconds (default: an hour); of one that has ended you
-      get the result, and nothing runs. If your task is cancelled, the turn is left. `again=True`: begin once more if the
+    - `key`: your own name for this turn of the `session`, of the same characters. A new turn begins, and a turn that was left
+      continues. If the turn is running, you wait for its result, at most `wait` seconds (default: an hour). If it has ended,
+      you get its result, and nothing runs. If your task is cancelled, the turn is left. `again=True` begins once more if the
       provider failed the turn.
     - `drop_left`: continue the session without a turn that its process left. Otherwise that raises SessionLeft.
     - `results`: values by call id, for pending calls of tools that your program runs itself.

@@ -39,7 +39,7 @@ REMOVED = {
 class RunControl:
     """What reaches one run from outside: messages, interrupts, listeners. Those that come before its turn begins are kept for it.
 
-    `is_kept`: its turn has a key, so a cancelled task leaves it to whoever resumes it. `is_ended`: the caller has cancelled the
+    `is_kept`: its turn has a key, so a cancelled task leaves it, to be resumed. `is_ended`: the caller has cancelled the
     run itself, which ends its turn in any case.
     """
 

@@ -1,4 +1,4 @@
-"""Turns that their caller names by a key: accepted before they begin, begun once, and found again by whoever asks."""
+"""Turns that their caller names by a key: accepted before they begin, begun once, and found again by everybody who asks."""
 
 import hashlib
 import re

@@ -514,7 +514,7 @@ class _Running:
         return result
 
     async def _leave(self, turn: Turn) -> None:
-        """Let go of the turn with all that has happened: whoever resumes it goes on from here."""
+        """Let go of the turn with all that has happened. Who resumes it continues from here."""
         if self._tool_run is not None:
             for result in self._not_recorded(self._tool_run)[0]:
                 await self._record_end(result)

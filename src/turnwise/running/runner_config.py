@@ -115,7 +115,7 @@ class RunnerMeans(msgspec.Struct, frozen=True, kw_only=True):
     `limits` bound what one response may take. Sub-agents keep their turns in `journal` if they have no journal of their own.
     Without `recovery`, the runner begins with an endpoint that has not failed yet. `prepare_step` is the user's function:
     `Runner.run` raises what it raises. `path` names the sub-agents that lead to this turn. Cancelled work has `settle_s` to end
-    in. If the task is cancelled, `leaves` says whether the turn is left for whoever resumes it, with its sub-agents' turns. `run`
+    in. If the task is cancelled, `leaves` says whether the turn is left, to be resumed later, with its sub-agents' turns. `run`
     is what the contexts of the user's functions show. `answers` lets the model answer a question of a tool's call.
     """
 

@@ -133,7 +133,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
       the turn.
     - `above` is the parent's run. `observe` makes observers for those below it that have none of their own.
     - `ended` is given the sub-agent's result, if it has one.
-    - `leaves`: whether a cancelled task leaves the turns of the parent and of the sub-agent for whoever resumes them.
+    - `leaves`: whether a cancelled task leaves the turns of the parent and of the sub-agent, to be resumed later.
     """
 
     call: ToolCall
