@@ -32,7 +32,7 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 22_300,
+    "agent": 22_600,
     "assembly": 38_000,
     "base": 7_700,
     "coding_agent": 17_500,
@@ -51,7 +51,7 @@ NODES = {
     "testing": 5_000,
     "tools": 49_900,
     "turn": 28_600,
-    "vocab": 5_800,
+    "vocab": 6_000,
     "wire": 75_000,
     "workers": 6_200,
 }

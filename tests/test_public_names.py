@@ -29,7 +29,7 @@ RequestFinished RequestStarted RetryPolicy Run RunContext RunFinished RunInterru
 ScriptLimits SessionKey Settings StepChanges StepStarted StepView StopReason Subagents Telemetry Text TextDelta Tool
 ToolAboutToRun ToolCall ToolFault ToolFinished ToolProgress ToolRan ToolResult ToolSpec ToolStarted Toolset ToolsetNoted TurnEnded
 TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage Workspace __version__ approved filtered messages_from
-messages_to prefixed read_prices tool
+messages_from_json messages_to prefixed read_prices tool
 """
 
 

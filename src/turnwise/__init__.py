@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from turnwise.agent.children import AgentTool, Subagents
     from turnwise.agent.deps import DepsFactory, SessionKey
     from turnwise.agent.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
+    from turnwise.agent.history_json import messages_from_json
     from turnwise.agent.mcp_servers import McpServer
     from turnwise.agent.results import RunFinished, RunInterrupted, RunResult
     from turnwise.agent.runs import Run, RunStream
@@ -146,6 +147,7 @@ _ROOMS = {
     "turnwise.agent.budgets": ("Budget",),
     "turnwise.agent.children": ("AgentTool", "Subagents"),
     "turnwise.agent.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
+    "turnwise.agent.history_json": ("messages_from_json",),
     "turnwise.agent.deps": ("DepsFactory", "SessionKey"),
     "turnwise.agent.mcp_servers": ("McpServer",),
     "turnwise.agent.results": ("RunFinished", "RunInterrupted", "RunResult"),
@@ -284,6 +286,7 @@ __all__ = [
     "approved",
     "filtered",
     "messages_from",
+    "messages_from_json",
     "messages_to",
     "prefixed",
     "read_prices",
