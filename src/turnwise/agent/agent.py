@@ -306,10 +306,12 @@ class Agent(Generic[Deps, Output]):
                     print(text, end="")
             print(run.result.complete)
 
-        `run.text()` gives the text, `run.events()` every event. `run.say(...)` and `run.interrupt()` are those of a `Run`. If
+        `run.text()` gives the text, `run.partial()` the value of the output type as it grows, `run.events()` every event.
+        `run.say(...)` and `run.interrupt()` are those of a `Run`. If
         you leave the block early, the turn is cancelled.
         """
-        return RunStream(partial(self._start, prompt, options=options))
+        output = partial(output_over, self._setup.output, options)
+        return RunStream(partial(self._start, prompt, options=options), output=output)
 
     def open_asks(self, session: str) -> tuple[OneAsk, ...]:
         """The asks that a session of the journal waits for, also in another process. If nothing waits, the tuple is empty. The

@@ -10,8 +10,10 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Generic
 
+from turnwise.agent.partial_values import NOTHING, values_so_far
 from turnwise.agent.results import Output, RunEvent, RunFinished, RunInterrupted, RunResult
 from turnwise.agent.run_input import message_of
+from turnwise.agent.schemas import OutputType
 from turnwise.errors import CallerError
 from turnwise.running.run_context import apart
 from turnwise.running.runner import InterruptKind, Runner
@@ -169,8 +171,11 @@ class RunStream(Generic[Output]):
     events, and each event is given once. `async for event in agent.stream(...)` gives the events without a block.
     """
 
-    def __init__(self, start: Callable[..., Run[Any]]) -> None:
+    def __init__(
+        self, start: Callable[..., Run[Any]], *, output: Callable[[], OutputType | None] = lambda: None
+    ) -> None:
         self._start = start
+        self._output = output
         self._backlog = Backlog()
         self._run: Run[Output] | None = None
         self._result: RunResult[Output] | None = None
@@ -204,6 +209,22 @@ class RunStream(Generic[Output]):
         async for event in self._events:
             if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
                 yield event.frame.text
+
+    async def partial(self) -> AsyncGenerator[Output]:
+        """The answer as a value of the output type, while it arrives: each time with more of it.
+
+        A field that has not arrived is its default, or None; in a TypedDict it is missing. Items that have not arrived are
+        missing, too. The type's validators do not run, so do not act on these values. The last one is `result.output`, which
+        is checked, if the run has one. A value may begin again: for another step, or after a failed attempt. Without an
+        output type it is the text so far.
+        """
+        output, last = self._output(), NOTHING
+        async for value in values_so_far(self._events, read=str if output is None else output.so_far):
+            last = value
+            yield value
+        result = self._result
+        if result is not None and result.has_output and result.output_or_none != last:
+            yield result.output
 
     @property
     def result(self) -> RunResult[Output]:

@@ -4,11 +4,13 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
 from turnwise.agent.deps import name_of
+from turnwise.agent.partial_values import ValueSoFar, value_of
 from turnwise.base.clock import Clock, Overdue
 from turnwise.base.exact_json import NotExact, exact_json, place_without_word
 from turnwise.errors import BadTool, CallerError
@@ -139,10 +141,12 @@ OutputCheck = Callable[..., object]
 
 class OutputType(msgspec.Struct, frozen=True):
     """A wanted answer type: the schema for the provider, and how its JSON becomes a value. `checks`: the type may refuse an
-    answer that fits its schema (validators, formats, checks between fields), or the user's `further` checks may."""
+    answer that fits its schema (validators, formats, checks between fields), or the user's `further` checks may. `so_far` reads
+    the first part of the JSON leniently, into a value that lacks the rest."""
 
     schema: OutputSchema
     parse: Callable[[str], object]
+    so_far: ValueSoFar
     checks: bool = True
     further: "tuple[OutputCheck, ...]" = ()
 
@@ -174,7 +178,7 @@ def read_output_type(wanted: object) -> OutputType:
         definitions = cast("dict[str, dict[str, object]]", schema["$defs"])
         schema = {**definitions[str(schema["$ref"]).rpartition("/")[2]], "$defs": definitions}
     if schema.get("type") == "object":
-        return OutputType(_output_schema(schema, name=name), adapter.validate_json)
+        return OutputType(_output_schema(schema, name=name), adapter.validate_json, partial(value_of, wanted))
     definitions = schema.pop("$defs", None)
     wrapped: dict[str, object] = {
         "type": "object",
@@ -187,6 +191,7 @@ def read_output_type(wanted: object) -> OutputType:
     return OutputType(
         _output_schema(wrapped, name=name),
         lambda text: adapter.validate_python(msgspec.json.decode(text)[VALUE_KEY]),
+        partial(value_of, wanted, key=VALUE_KEY),
     )
 
 
@@ -201,6 +206,7 @@ def _from_schema(schema: Mapping[str, object]) -> OutputType:
     return OutputType(
         _output_schema(dict(schema), name=name if isinstance(name, str) else "answer"),
         msgspec.json.decode,
+        partial(value_of, schema),
         checks=False,
     )
 
