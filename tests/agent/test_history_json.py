@@ -49,9 +49,10 @@ KEPT = Path(__file__).parent / "data" / "histories"
 
 words = st.text(max_size=9) | st.sampled_from(["\0", "\u2028</script>", '"\\', "🍐"])
 some = st.none() | words
-opaques = st.none() | st.builds(Opaque, words, words)
+objects = st.dictionaries(words, words, max_size=2).map(json.dumps)
+opaques = st.none() | st.builds(Opaque, words, objects)
 citations = st.lists(
-    st.builds(Citation, family=words, raw=words, url=some, title=some, cited_text=some), max_size=2
+    st.builds(Citation, family=words, raw=objects, url=some, title=some, cited_text=some), max_size=2
 ).map(tuple)
 texts = st.builds(Text, words, citations, opaques, words)
 files = st.builds(
@@ -85,7 +86,7 @@ parts: st.SearchStrategy[Part] = st.one_of(
     results,
     st.builds(Reasoning, words, opaques),
     st.builds(Refusal, words, opaques),
-    st.builds(ProviderItem, words, words, words),
+    st.builds(ProviderItem, words, words, objects),
 )
 anything = st.lists(
     st.builds(
@@ -289,6 +290,12 @@ HEAD = '{"turnwise":1,"messages":['
 GOOD = HEAD + '{"role":"user","parts":[{"type":"text","text":"Hello."}]}]}'
 
 
+def with_raw(text: str) -> str:
+    """A history with this as the provider's data of a text in a result."""
+    said = Text("Hello.", opaque=Opaque("gemini", text))
+    return row_of((Message("tool", (ToolResult(call_id="1", name="f", content=(said,)),)),))
+
+
 @each(
     ("given", "says"),
     [
@@ -309,6 +316,10 @@ GOOD = HEAD + '{"role":"user","parts":[{"type":"text","text":"Hello."}]}]}'
         (GOOD.replace("Hello", "\\ud800"), "the history is not what `history_json()` wrote: JSON is malformed"),
         (GOOD.replace("Hello", "\ud800"), "the history is not what `history_json()` wrote: it is not UTF-8"),
         (GOOD.encode().replace(b"Hello", b"\xff"), "the history is not what `history_json()` wrote: it is not UTF-8"),
+        (with_raw("{"), "no JSON object is in `$.messages[0].parts[0].content[0].opaque.json`: Input data was truncated"),
+        (with_raw("[]"), "no JSON object is in `$.messages[0].parts[0].content[0].opaque.json`: Expected `object`"),
+        (with_raw('{"a":1}},{"role":"user"'), "opaque.json`: JSON is malformed: trailing characters"),
+        (row_of((Message("user", (ProviderItem("gemini", "x", '{"a":'),)),)), "is in `$.messages[0].parts[0].json`"),
         ([GOOD, GOOD[:-3]], "row 1 of the history (counted from 0) is not what"),
         ([GOOD, GOOD.replace(":1,", ':1,"keeps":4,')], "row 1 of the history (counted from 0) continues 4 messages, and the"),
         ([GOOD, None], "row 1 of the history (counted from 0) must be a text or bytes, not NoneType"),

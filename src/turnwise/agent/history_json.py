@@ -13,7 +13,8 @@ from typing import Annotated, cast
 import msgspec
 
 from turnwise.errors import CallerError
-from turnwise.vocab import Message, messages_in_common
+from turnwise.vocab import Citation, Message, Opaque, ProviderItem, messages_in_common
+from turnwise.wire.json_fields import UNREADABLE, read_fields
 
 HISTORY_VERSION = 1
 MAX_HISTORY_BYTES = 256 * 1024 * 1024  # as a session's file: some hundred images
@@ -94,7 +95,9 @@ def _read(row: str | bytes, *, what: str) -> HistoryRow:
                 "wrote it, or a newer one"
             )
         if version >= 1:
-            return _decode(row)
+            read = _decode(row)
+            _check_raw_texts(read.messages, place="$.messages")
+            return read
         said = f"there is no version {version}"
     except UnicodeError:
         said = "it is not UTF-8"
@@ -103,3 +106,23 @@ def _read(row: str | bytes, *, what: str) -> HistoryRow:
     except RecursionError:
         said = "its values are nested too deep"
     raise CallerError(f"{what} is not what `history_json()` wrote: {said}. `messages_from` reads other messages")
+
+
+def _check_raw_texts(value: object, *, place: str) -> None:
+    """Raise ValidationError, with the place, for JSON texts within that are none: requests hold them as they are."""
+    if isinstance(value, tuple):
+        for number, one in enumerate(cast("tuple[object, ...]", value)):
+            _check_raw_texts(one, place=f"{place}[{number}]")
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            inner: object = getattr(value, name)
+            if isinstance(inner, tuple | msgspec.Struct):
+                _check_raw_texts(cast("object", inner), place=f"{place}.{name}")
+            elif name == _RAW.get(type(value)) and isinstance(inner, str):
+                try:
+                    read_fields(inner)
+                except UNREADABLE as error:
+                    raise msgspec.ValidationError(f"no JSON object is in `{place}.{name}`: {error}") from None
+
+
+_RAW: dict[type, str] = {Opaque: "json", ProviderItem: "json", Citation: "raw"}
