@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from agent.test_histories import histories, recorded
+from agent.test_resumed_runs import Crash, agent_of
 from tables import each
 from thoroughness import examples, profile
 from turnwise import (
@@ -21,6 +22,7 @@ from turnwise import (
     Approval,
     CallerError,
     File,
+    Journal,
     MaxSteps,
     Message,
     ModelLimits,
@@ -35,6 +37,7 @@ from turnwise import (
     tool,
 )
 from turnwise.agent.history_json import row_of
+from turnwise.base.clock import SystemClock
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedCall, ScriptedStep
 from turnwise.testing import ScriptedModel, call
@@ -282,6 +285,26 @@ def test_a_run_that_makes_room_says_what_its_row_replaces() -> None:
     assert json.loads(rows[1])["keeps"] < 2
     assert messages_from_json(rows) == result.history != result.messages
     assert all(row_of(()) not in row for row in rows)
+
+
+async def test_a_run_that_was_resumed_begins_with_the_history_that_it_was_given(tmp_path: Path) -> None:
+    """Its process died: the journal has the given history, and the resumed run's result and row continue it."""
+    crash, clock = Crash(tmp_path), SystemClock()
+    given = (Message("user", (Text("Hello."),)), Message("assistant", (Text("Hello!"),)))
+
+    def dies(_: object) -> str:
+        crash.now()
+        return "Lost."
+
+    with Journal(crash.path, clock=clock) as journal:
+        await agent_of(ScriptedModel([dies]), journal, clock=clock).run("Go on.", history=given)
+    model = ScriptedModel(["On we go."])
+    with crash.journal(clock) as again:
+        result = await agent_of(model, again, clock=clock).resume(again.sessions()[0].id)
+    assert model.asked[0].messages == (*given, Message("user", (Text("Go on."),)))
+    assert result.earlier == given and result.messages == result.history
+    assert messages_from_json([row_of(given), result.new_history_json()]) == result.history
+    assert result.history[:2] == given and len(result.history) == 4
 
 
 # What cannot be read

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import msgspec
 
@@ -11,9 +12,11 @@ from turnwise.journal.journal import Journal, Session, SessionRow, TurnRow, sess
 from turnwise.journal.ledger import Ledger
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.session_rows import Labels, check_same
+from turnwise.journal.turn_writer import events_of
 from turnwise.running.resumption import LeftTurn, left_turn
 from turnwise.running.tools import ChildOrder
 from turnwise.turn.config import TurnConfig
+from turnwise.turn.events import TurnStarted
 from turnwise.turn.history import Carried
 from turnwise.turn.machine import SessionSoFar
 
@@ -67,7 +70,10 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
         )
     before = folded(journal, session.turns[:-1])
     with _readable(last.id):
-        left = left_turn(journal.entries(last.id), earlier=before.carried, tries=journal.tries_in_vain(last.id))
+        entries = journal.entries(last.id)
+        left = left_turn(entries, earlier=before.carried, tries=journal.tries_in_vain(last.id))
+        if given := cast("TurnStarted", events_of(entries)[0]).history:  # then the session begins with it
+            before = SessionSoFar(messages=given, carried=Carried(messages=given))
         left.is_cancelled = journal.is_cancelled(last.id)
     ledger = Ledger(root_session=session.row.id, root_turn=last.id)
     for entry in journal.ledger.entries(LedgerSpan(session=session.row.id)):
