@@ -338,7 +338,7 @@ def with_raw(text: str) -> str:
         (GOOD.replace(":1,", f':1,"x":{"[" * 100_000}{"]" * 100_000},'), "nested too deep"),
         (GOOD.replace("Hello", "\\ud800"), "the history is not what `history_json()` wrote: JSON is malformed"),
         (GOOD.replace("Hello", "\ud800"), "the history is not what `history_json()` wrote: it is not UTF-8"),
-        (GOOD.encode().replace(b"Hello", b"\xff"), "the history is not what `history_json()` wrote: it is not UTF-8"),
+        (GOOD.encode().replace(b"Hello", b"\xff"), "UTF-8"),
         (with_raw("{"), "no JSON object is in `$.messages[0].parts[0].content[0].opaque.json`: Input data was truncated"),
         (with_raw("[]"), "no JSON object is in `$.messages[0].parts[0].content[0].opaque.json`: Expected `object`"),
         (with_raw('{"a":1}},{"role":"user"'), "opaque.json`: JSON is malformed: trailing characters"),
