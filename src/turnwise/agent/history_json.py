@@ -109,7 +109,7 @@ def _read(row: str | bytes, *, what: str) -> HistoryRow:
 
 
 def _check_raw_texts(value: object, *, place: str) -> None:
-    """Raise ValidationError, with the place, for JSON texts within that are none: requests hold them as they are."""
+    """Raise ValidationError, with the place, for provider data that is not a JSON object: requests hold it as it is."""
     if isinstance(value, tuple):
         for number, one in enumerate(cast("tuple[object, ...]", value)):
             _check_raw_texts(one, place=f"{place}[{number}]")
