@@ -49,7 +49,7 @@ GROUPS: dict[str, str] = {
         "StepStarted RequestStarted FrameSeen TextDelta ReasoningDelta RequestFinished AttemptDiscarded ToolStarted ToolProgress "
         "ToolFinished CallAnswered AskOpened AskClosed ToolsetNoted RunNoted ChildSeen RunFinished"
     ),
-    "Histories": "messages_from messages_to ImportedHistory ExportedHistory",
+    "Histories": "messages_from messages_to messages_from_json ImportedHistory ExportedHistory",
 }
 """Every name of `turnwise.__all__`, once."""
 

@@ -151,7 +151,7 @@ def test_the_readme_names_the_two_commands_that_ci_and_users_run() -> None:
 @pytest.mark.wide
 def test_each_python_example_of_the_library_passes_mypy_strict_and_pyright_strict(tmp_path: Path) -> None:
     """Proves: who copies an example into a project with strict types has no error of ours (issue 40: the toolset's)."""
-    for page in ("library", "crashes", "telemetry", "mcp", "lab", "tools"):
+    for page in ("library", "histories", "crashes", "telemetry", "mcp", "lab", "tools"):
         text = (ROOT / "docs" / f"{page}.md").read_text()
         for nth, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)):
             (tmp_path / f"{page}_{nth}.py").write_text(block)

@@ -30,7 +30,7 @@ RunNoted RunResult RunStream SafetyOptions ScriptLimits SessionBusy SessionKey S
 StepOptions StepStarted StepView StopReason Subagents Telemetry Text TextDelta Tool ToolAboutToRun ToolCall ToolFault
 ToolFinished ToolProgress ToolRan ToolResult ToolSpec ToolStarted Toolset ToolsetNoted TurnEnded TurnwiseBug
 TurnwiseError UnknownModel UnknownOption Usage Workspace __version__ answer_asks approved cancel_turns filtered
-messages_from messages_to open_asks prefixed read_prices run_so_far submit_turn tool turn_status watch_session
+messages_from messages_from_json messages_to open_asks prefixed read_prices run_so_far submit_turn tool turn_status watch_session
 """
 
 

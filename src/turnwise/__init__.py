@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from turnwise.agent.deps import DepsFactory, SessionKey
     from turnwise.agent.followed_session import watch_session
     from turnwise.agent.histories import ExportedHistory, ImportedHistory, messages_from, messages_to
+    from turnwise.agent.history_json import messages_from_json
     from turnwise.agent.mcp_servers import McpServer
     from turnwise.agent.results import RunFinished, RunInterrupted, RunResult
     from turnwise.agent.runs import Run, RunStream, run_so_far
@@ -156,6 +157,7 @@ _ROOMS = {
     "turnwise.agent.budgets": ("Budget",),
     "turnwise.agent.children": ("AgentTool", "Subagents"),
     "turnwise.agent.histories": ("ExportedHistory", "ImportedHistory", "messages_from", "messages_to"),
+    "turnwise.agent.history_json": ("messages_from_json",),
     "turnwise.agent.deps": ("DepsFactory", "SessionKey"),
     "turnwise.agent.followed_session": ("watch_session",),
     "turnwise.agent.mcp_servers": ("McpServer",),
@@ -307,6 +309,7 @@ __all__ = [
     "cancel_turns",
     "filtered",
     "messages_from",
+    "messages_from_json",
     "messages_to",
     "open_asks",
     "prefixed",

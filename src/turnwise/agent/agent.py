@@ -333,9 +333,10 @@ class Agent(Generic[Deps, Output]):
                     print(text, end="")
             print(run.result.complete)
 
-        `run.text()` gives the text, `run.events()` every event. `run.say(...)` and `run.interrupt()` are those of a `Run`. If
-        you leave the block early, the turn is cancelled; with `on_leave="go_on"` it goes on to its end. If the task is cancelled
-        and the run has a `key`, the turn is left: another run with this key resumes it.
+        `run.text()` gives the text, `run.partial()` the value of the output type as it grows, `run.events()` every event.
+        `run.say(...)` and `run.interrupt()` are those of a `Run`. If you leave the block early, the turn is cancelled; with
+        `on_leave="go_on"` it goes on to its end. If the task is cancelled and the run has a `key`, the turn is left: another run
+        with this key resumes it.
         """
         return RunStream(partial(self._start, prompt, options=options), on_leave=on_leave)
 
@@ -352,6 +353,8 @@ class Agent(Generic[Deps, Output]):
 
     def _start(self, prompt: Prompt | None, *, options: TypedRunOptions, control: RunControl | None = None) -> Run[Any]:
         check_options(options)
+        control = control or RunControl()
+        control.output = partial(output_over, self._setup.output, options)
         return Run(partial(self._run, prompt, options=options), control=control)
 
     async def _run(self, prompt: Prompt | None, control: RunControl, *, options: TypedRunOptions) -> RunResult[Any]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 from turnwise.agent.agent_setup import AgentSetup
 from turnwise.agent.results import RunResult, run_result
-from turnwise.agent.resume_lookup import folded, ledger_of
+from turnwise.agent.resume_lookup import begun_with, folded, ledger_of
 from turnwise.agent.run_input import Prompt, message_of
 from turnwise.agent.run_setup import ResumeOptions, TypedRunOptions
 from turnwise.agent.schemas import output_over
@@ -135,7 +135,7 @@ class KeyedRun:
         journal = self._journal
         turns = journal.find_session(self.session).turns
         place = next((at for at, turn in enumerate(turns) if turn.id == found.turn_id), len(turns))
-        before = folded(journal, turns[:place])
+        before = begun_with(journal.entries(found.turn_id), before=folded(journal, turns[:place]))
         result = journal.result_of(found.turn_id, carried=before.carried)
         if result is None:
             raise UnreadableTurn(

@@ -8,6 +8,7 @@ import msgspec
 from typing_extensions import TypeVar
 
 from turnwise.agent.formatting import cost_said, many
+from turnwise.agent.history_json import row_of
 from turnwise.agent.schemas import OutputType, problems_of
 from turnwise.agent.toolsets import RunNotes
 from turnwise.errors import OutputMismatch
@@ -149,6 +150,8 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
     - `history` is what the next run needs: pass it on. It is everything that was said, until a run makes room. From
       then on it contains summaries and shortened results.
+    - `earlier` is the history that the run began with. `history_json()` is the history as text that later versions read,
+      `new_history_json()` the text to append to those of the runs before.
     - `messages` are all messages of the session that this run knows, unshortened. `new_messages` are those of this run.
     - `session` is the id of the session.
 
@@ -186,6 +189,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     fault: Fault | None
     written_locally: bool
     history: tuple[Message, ...]
+    earlier: tuple[Message, ...] = ()
     messages: tuple[Message, ...]
     new_messages: tuple[Message, ...]
     session: str
@@ -214,6 +218,18 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
                 cost_usd=self.cost_usd,
             )
         return cast("Output", self.output_or_none)  # None only if None is the answer
+
+    def history_json(self) -> str:
+        """`history` as JSON text, for a database column or a file. `messages_from_json` reads it, in every later version."""
+        return row_of(self.history)
+
+    def new_history_json(self) -> str:
+        """What this run adds to the history that it began with, as JSON text: append it as a row.
+
+        `messages_from_json` joins the rows to the `history` of the last run. If the run made room, or took up calls that
+        waited, its row also says which of the earlier messages it replaces.
+        """
+        return row_of(self.history, before=self.earlier)
 
     @property
     def caches(self) -> CacheSums:
@@ -354,6 +370,7 @@ def run_result(
         history=with_asks(
             (*before.carried.messages, *result.messages) if result.history is None else result.history, asks=asks
         ),
+        earlier=tuple(before.carried.messages),
         messages=(*before.messages, *result.messages),
         new_messages=result.messages,
         session=session,

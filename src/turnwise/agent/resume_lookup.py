@@ -12,9 +12,11 @@ from turnwise.journal.ledger import Ledger
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.session_rows import Labels, check_same
 from turnwise.journal.turn_keys import check_new_id
+from turnwise.journal.turn_writer import JournalEntry
 from turnwise.running.resumption import LeftTurn, left_turn
 from turnwise.running.tools import ChildOrder
 from turnwise.turn.config import TurnConfig
+from turnwise.turn.events import TurnStarted
 from turnwise.turn.history import Carried
 from turnwise.turn.machine import SessionSoFar
 
@@ -69,7 +71,9 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
         )
     before = folded(journal, session.turns[:-1])
     with _readable(last.id):
-        left = left_turn(journal.entries(last.id), earlier=before.carried, tries=journal.tries_in_vain(last.id))
+        entries = journal.entries(last.id)
+        left = left_turn(entries, earlier=before.carried, tries=journal.tries_in_vain(last.id))
+        before = begun_with(entries, before=before)
         left.is_cancelled = journal.is_cancelled(last.id)
     return LeftRun(
         session=session,
@@ -80,6 +84,14 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
         may_lack_last=journal.may_lack_last(last.id),
         has_key=last.key is not None,
     )
+
+
+def begun_with(entries: Sequence[JournalEntry], *, before: SessionSoFar) -> SessionSoFar:
+    """What the session was before the turn of these records: `before`, or the history that the turn was given."""
+    started = entries[0].record if entries else None
+    if not isinstance(started, TurnStarted) or not started.history:
+        return before
+    return SessionSoFar(messages=started.history, carried=Carried(messages=started.history))
 
 
 def ledger_of(journal: Journal, *, session: str, turn_id: str) -> Ledger:

@@ -10,8 +10,10 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Generic, Literal, cast
 
+from turnwise.agent.partial_values import NOTHING, values_so_far
 from turnwise.agent.results import Output, RunEvent, RunFinished, RunInterrupted, RunResult
 from turnwise.agent.run_input import message_of
+from turnwise.agent.schemas import OutputType
 from turnwise.errors import CallerError
 from turnwise.running.run_context import apart
 from turnwise.running.runner import InterruptKind, Runner
@@ -50,6 +52,7 @@ class RunControl:
         self.is_ended = is_ended
         self.feed: Feed | None = None
         self.task: asyncio.Task[Any] | None = None  # the run's own
+        self.output: Callable[[], OutputType | None] = lambda: None  # the type of its output
         self._words: list[Message] = []
         self._runner: Runner | None = None
 
@@ -160,6 +163,17 @@ class Run(Generic[Output]):
             if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
                 yield event.frame.text
 
+    async def partial(self) -> AsyncGenerator[Output]:
+        """The answer as a value of the output type, while it arrives: each time with more of it.
+
+        A field that has not arrived is its default, or None; in a TypedDict it is missing. Items that have not arrived are
+        missing, too. The type's validators do not run, so do not act on these values. The last one is `result.output`, which
+        is checked, if the run has one. A value may begin again: for another step, or after a failed attempt. Without an
+        output type it is the text so far.
+        """
+        async for value in _partials(self.events(), control=self._control, ended=self._task.result):
+            yield value
+
     def say(self, text: str | Sequence[str | Text | File]) -> bool:
         """Give the run another message from the user. Its next request carries it.
 
@@ -245,6 +259,19 @@ def _nobody(_: object) -> None:
     """Listens no more: events that nobody reads are not kept."""
 
 
+async def _partials(
+    events: AsyncIterator[RunEvent[Any]], *, control: RunControl, ended: Callable[[], RunResult[Any] | None]
+) -> AsyncGenerator[Any]:
+    """The values of the output type so far, then the output."""
+    output, last = control.output(), NOTHING
+    async for value in values_so_far(events, read=str if output is None else output.so_far):
+        last = value
+        yield value
+    result = ended()
+    if result is not None and result.has_output and result.output_or_none != last:
+        yield result.output
+
+
 OnLeave = Literal["end", "go_on"]
 
 
@@ -289,6 +316,11 @@ class RunStream(Generic[Output]):
         async for event in self._events:
             if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
                 yield event.frame.text
+
+    async def partial(self) -> AsyncGenerator[Output]:
+        """The answer as a value of the output type, while it arrives, as `Run.partial` gives it."""
+        async for value in _partials(self._events, control=self._control, ended=lambda: self._result):
+            yield value
 
     @property
     def result(self) -> RunResult[Output]:

@@ -1,14 +1,26 @@
 """Python types -> JSON Schema, for tools' parameters and for structured output. pydantic and griffe are imported on use."""
 
+import datetime
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin
 
 import msgspec
 
 from turnwise.agent.deps import name_of
+from turnwise.agent.partial_values import ValueSoFar, value_of
 from turnwise.base.clock import Clock, Overdue
 from turnwise.base.exact_json import NotExact, exact_json, place_without_word
 from turnwise.errors import BadTool, CallerError
@@ -45,15 +57,17 @@ def read_signature(function: Callable[..., object], *, name: str, is_method: boo
     parameter; the text says which."""
     import pydantic
 
+    plain, bound = written_function(function)
     try:
-        hints = typing.get_type_hints(function, include_extras=True)
+        hints = typing.get_type_hints(plain, include_extras=True)
     except (NameError, TypeError) as error:
         raise BadTool(f"tool `{name}`: its type hints cannot be read: {error}") from error
-    summary, described = read_docstring(inspect.getdoc(function) or "")
+    summary, described = read_docstring(inspect.getdoc(plain) or "")
     fields: dict[str, Any] = {}
     positional: list[str] = []
     extra: Literal["forbid", "allow"] = "forbid"
-    given = list(inspect.signature(function).parameters.values())[1 if is_method else 0 :]
+    given = list(_parameters_of(function, name=name))[1 if is_method else 0 :]
+    given = [parameter for parameter in given if parameter.name not in bound]
     context, parameters = _context_apart(given, hints, name=name)
     for parameter in parameters:
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -67,7 +81,7 @@ def read_signature(function: Callable[..., object], *, name: str, is_method: boo
             positional.append(parameter.name)
         default = ... if parameter.default is parameter.empty else parameter.default
         field = pydantic.Field(default, description=described.get(parameter.name))
-        fields[parameter.name] = (hints[parameter.name], field)
+        fields[parameter.name] = (_listed(hints[parameter.name]), field)
     config = pydantic.ConfigDict(
         extra=extra, arbitrary_types_allowed=False, protected_namespaces=(), ser_json_inf_nan="constants"
     )
@@ -75,12 +89,69 @@ def read_signature(function: Callable[..., object], *, name: str, is_method: boo
         model: type[BaseModel] = pydantic.create_model(name, __config__=config, **fields)
         schema = _without_titles(model.model_json_schema())
     except (pydantic.errors.PydanticUserError, NameError) as error:
-        raise BadTool(f"tool `{name}`: {str(error).splitlines()[0]}") from error
+        raise BadTool(f"tool `{name}`: {_undescribed_parameter(fields, error=error)}") from error
     schema.setdefault("properties", {})
     try:
         return Signature(summary, exact_json(schema), model, tuple(positional), context)
     except NotExact as error:
         raise BadTool(f"tool `{name}`: its schema holds what JSON cannot carry: {error}") from error
+
+
+def written_function(function: Callable[..., object]) -> tuple[Callable[..., object], frozenset[str]]:
+    """The function that somebody wrote, with type hints and a docstring, and the names that `functools.partial` has bound."""
+    bound: set[str] = set()
+    while isinstance(function, partial):
+        bound |= function.keywords.keys()
+        function = function.func
+    if not inspect.isroutine(function) and not isinstance(function, type) and not hasattr(function, "__wrapped__"):
+        return type(function).__call__, frozenset(bound)  # an object that can be called
+    return function, frozenset(bound)
+
+
+def _parameters_of(function: Callable[..., object], *, name: str) -> Sequence[inspect.Parameter]:
+    try:
+        return tuple(inspect.signature(function).parameters.values())
+    except ValueError as error:
+        raise BadTool(f"tool `{name}`: it has no signature ({error}): wrap it in a function with type hints") from None
+
+
+def _listed(hint: Any) -> Any:
+    """An `Iterable[X]` as `list[X]`: pydantic would look at its items only when the function reads them."""
+    if get_origin(hint) is Annotated:
+        inner, *more = get_args(hint)
+        return Annotated[_listed(inner), *more]
+    return list[get_args(hint)] if get_origin(hint) is Iterable else hint
+
+
+def _undescribed_parameter(fields: Mapping[str, tuple[object, object]], *, error: Exception) -> str:
+    """Which parameter has a type that has no JSON Schema, and what to do."""
+    import pydantic
+
+    for name, (hint, _) in fields.items():
+        try:
+            pydantic.TypeAdapter(cast("type[object]", hint)).json_schema()
+        except (pydantic.errors.PydanticUserError, NameError) as own:
+            return f"the parameter `{name}` {undescribed(hint, own)}"
+    return str(error).splitlines()[0]
+
+
+def undescribed(kind: object, error: Exception) -> str:
+    """Why this type has no JSON Schema, and what to do."""
+    said = str(error).partition("\n")[0].partition(". Set `arbitrary_types_allowed")[0]
+    of = f"is a `{getattr(kind, '__name__', kind)}`"
+    if getattr(error, "code", "") == "typed-dict-version":
+        return f"{of}, a type with a `typing.TypedDict`: before Python 3.12 take `typing_extensions.TypedDict` instead"
+    base = next((one for one in _BASES if isinstance(kind, type) and issubclass(kind, one)), None)
+    if base is not None:
+        return f"{of}, of which JSON knows only the base class: take `{base.__name__}`, and convert it in your code"
+    if get_origin(kind) in (Iterator, AsyncIterator, AsyncIterable, AsyncGenerator):
+        return f"{of}, and a model sends whole values: take a `list`"
+    if isinstance(error, NameError):
+        return f"{of}: {said}"
+    return f"{of}, which no JSON Schema describes: take a type that pydantic knows, such as a dataclass or a model ({said})"
+
+
+_BASES = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 
 
 def _context_apart(
@@ -139,10 +210,12 @@ OutputCheck = Callable[..., object]
 
 class OutputType(msgspec.Struct, frozen=True):
     """A wanted answer type: the schema for the provider, and how its JSON becomes a value. `checks`: the type may refuse an
-    answer that fits its schema (validators, formats, checks between fields), or the user's `further` checks may."""
+    answer that fits its schema (validators, formats, checks between fields), or the user's `further` checks may. `so_far` reads
+    the first part of the JSON leniently, into a value that lacks the rest."""
 
     schema: OutputSchema
     parse: Callable[[str], object]
+    so_far: ValueSoFar
     checks: bool = True
     further: "tuple[OutputCheck, ...]" = ()
 
@@ -164,17 +237,20 @@ def read_output_type(wanted: object) -> OutputType:
         return _from_schema(cast("Mapping[str, object]", wanted))
     import pydantic
 
+    if inspect.isroutine(wanted):
+        raise CallerError(f"`output_type` is a function, `{name_of(wanted)}`: give the type of the answer")
+    wanted = _listed(wanted)
     try:
         adapter = pydantic.TypeAdapter[object](cast("type[object]", wanted))
         schema = _without_titles(adapter.json_schema())
     except (pydantic.errors.PydanticUserError, TypeError, NameError) as error:
-        raise CallerError(f"`output_type`: {wanted!r} cannot be described by a JSON Schema: {error}") from error
+        raise CallerError(f"`output_type` {undescribed(wanted, error)}") from error
     name = getattr(wanted, "__name__", "answer")
     if "$ref" in schema:  # a recursive model: providers want the object itself at the root
         definitions = cast("dict[str, dict[str, object]]", schema["$defs"])
         schema = {**definitions[str(schema["$ref"]).rpartition("/")[2]], "$defs": definitions}
     if schema.get("type") == "object":
-        return OutputType(_output_schema(schema, name=name), adapter.validate_json)
+        return OutputType(_output_schema(schema, name=name), adapter.validate_json, partial(value_of, wanted))
     definitions = schema.pop("$defs", None)
     wrapped: dict[str, object] = {
         "type": "object",
@@ -187,6 +263,7 @@ def read_output_type(wanted: object) -> OutputType:
     return OutputType(
         _output_schema(wrapped, name=name),
         lambda text: adapter.validate_python(msgspec.json.decode(text)[VALUE_KEY]),
+        partial(value_of, wanted, key=VALUE_KEY),
     )
 
 
@@ -201,6 +278,7 @@ def _from_schema(schema: Mapping[str, object]) -> OutputType:
     return OutputType(
         _output_schema(dict(schema), name=name if isinstance(name, str) else "answer"),
         msgspec.json.decode,
+        partial(value_of, schema),
         checks=False,
     )
 

@@ -2,13 +2,15 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from types import FunctionType
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
+    NoReturn,
     ParamSpec,
     Protocol,
     TypeGuard,
@@ -21,7 +23,7 @@ from typing import (
 import msgspec
 
 from turnwise.agent.children import AgentTool, Subagents
-from turnwise.agent.schemas import Signature, check_tool_name, read_signature
+from turnwise.agent.schemas import Signature, check_tool_name, read_signature, written_function
 from turnwise.errors import BadTool, CallerError, ToolFault
 from turnwise.running.run_context import context_at_hand, deps_class_of
 from turnwise.running.tools import Arguments, Tool
@@ -174,8 +176,8 @@ def tool(
       model is told that the outcome is unknown.
 
     If the first parameter is a `RunContext[Deps]`, it gets the run's context, and the model does not see it. The
-    returned value is the result: text, or a value that JSON can carry. An exception becomes a result with its message;
-    raise `ToolFault` to choose the words.
+    returned value is the result: text, or a value that JSON can carry; of a generator, the list of its items. An exception
+    becomes a result with its message; raise `ToolFault` to choose the words.
 
     On a method, each object has a tool of its own: `Agent(tools=[shop.find])`.
 
@@ -188,7 +190,15 @@ def tool(
         if isinstance(plain, classmethod | staticmethod):
             kind = type(cast("object", plain)).__name__
             raise BadTool(f"`@tool` stands above `@{kind}`: put `@tool` below it, next to the function")
-        tool_name = name or getattr(plain, "__name__", "")
+        written, _ = written_function(plain)
+        if isinstance(written, FunctionTool):
+            raise BadTool(
+                f"`functools.partial` stands around the tool `{written.tool.name}`, whose options it would hide: put it inside, "
+                "`tool(...)(functools.partial(function, ...))`"
+            )
+        tool_name = name or getattr(plain, "__name__", written.__name__).removesuffix("__call__")
+        if not tool_name:
+            raise BadTool(f"a `{type(plain).__name__}` has no name for a tool: give one, `tool(name=...)(the_object)`")
         check_tool_name(tool_name)
         signature = read_signature(plain, name=tool_name, is_method=_is_method(plain))
         spec = ToolSpec(
@@ -304,15 +314,43 @@ def _adapted(function: Callable[..., object], signature: Signature) -> Callable[
 
         async def run_async(arguments: Arguments) -> object:
             positional, named = prepare(arguments)
-            return await cast("Callable[..., Any]", function)(*positional, **named)
+            value = _all_of(await cast("Callable[..., Any]", function)(*positional, **named))
+            return await cast("Any", value) if inspect.iscoroutine(value) else value
 
         return run_async
 
     def run(arguments: Arguments) -> object:
         positional, named = prepare(arguments)
-        return function(*positional, **named)
+        return _all_of(function(*positional, **named))
 
     return run
+
+
+MAX_ITEMS = 100_000  # of an iterator: an endless one would fill the memory
+
+
+def _all_of(value: object) -> object:
+    """What a generator or another iterator gives, as a list: its code is the tool's, so it runs where the tool runs. Raises
+    ToolFault if there is no end."""
+    if isinstance(value, AsyncIterator):
+        return _all_of_async(cast("AsyncIterator[object]", value))
+    if not isinstance(value, Iterator):
+        return value
+    items = list(itertools.islice(cast("Iterator[object]", value), MAX_ITEMS + 1))
+    return items if len(items) <= MAX_ITEMS else _endless()
+
+
+async def _all_of_async(value: AsyncIterator[object]) -> list[object]:
+    items: list[object] = []
+    async for item in value:
+        items.append(item)
+        if len(items) > MAX_ITEMS:
+            _endless()
+    return items
+
+
+def _endless() -> NoReturn:
+    raise ToolFault(f"the tool gives more than {MAX_ITEMS:,} items: it must stop earlier")
 
 
 def _all_errors(error: "ValidationError") -> str:

@@ -2,7 +2,12 @@
 
 import json
 import math
+from collections.abc import Collection, Mapping, Sequence, Set, ValuesView
+from datetime import date, time, timedelta
+from decimal import Decimal
+from pathlib import PurePath
 from typing import TypeVar, cast
+from uuid import UUID
 
 import msgspec
 
@@ -249,9 +254,26 @@ def _spelled(plain: object) -> object:
 
 
 def _plain(value: object) -> object:
-    """A plain value for types that msgspec does not know: pydantic models, recognised by their methods, and others."""
+    """A plain value for types that msgspec does not know: pydantic models, recognised by their methods, and others; subclasses of
+    types that it knows, paths, collections."""
     for name, options in (("model_dump", {"mode": "json"}), ("to_dict", {}), ("tolist", {})):
         method = getattr(value, name, None)
         if callable(method) and not isinstance(value, type):
             return method(**options)
-    raise TypeError(f"`{type(value).__name__}` has no JSON form; return a str, a JSON-able value, a Text or a File")
+    match value:
+        case date() | time():
+            return value.isoformat()
+        case timedelta():
+            return timedelta(value.days, value.seconds, value.microseconds)
+        case str():
+            return _exact(value)
+        case PurePath() | UUID() | Decimal():
+            return str(value)
+        case Sequence() | Set() | ValuesView():
+            return list(cast("Collection[object]", value))
+        case Mapping():
+            return dict(cast("Mapping[object, object]", value))
+        case _:
+            raise TypeError(
+                f"`{type(value).__name__}` has no JSON form; return a str, a JSON-able value, a Text or a File"
+            )

@@ -1,16 +1,18 @@
 """Parts: the pieces a message is made of. Frozen, equal by content; they know nothing of storage or of any provider.
 
 Each kind of part is final, so `type(part) is Text` tells as much as `isinstance`: over a long history it costs a third.
+A field that they do not have is an error where they are read: it is a newer turnwise's, and to leave it out would change what was
+said.
 """
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Literal, final
+from typing import Any, Literal, cast, final
 
 import msgspec
 
 
-class Opaque(msgspec.Struct, frozen=True):
+class Opaque(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Provider data that turnwise does not read. It goes back unchanged, to the same API family only.
 
     `json` is JSON text (an object) whose keys are the family's own wire fields, for example `{"signature":"..."}`
@@ -22,7 +24,7 @@ class Opaque(msgspec.Struct, frozen=True):
     json: str
 
 
-class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A source that the provider names for a text.
 
     `raw` is the provider's own object as JSON text. It goes back to families that accept it.
@@ -36,7 +38,7 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @final
-class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
+class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True, forbid_unknown_fields=True):
     """A piece of text in a message.
 
     `note` is set on texts that turnwise adds beside a person's words or a tool's result, and says what they are. It is
@@ -50,7 +52,7 @@ class Text(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
 
 
 @final
-class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
+class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True, forbid_unknown_fields=True):
     """The model's reasoning. `text` is empty if the provider sends only encrypted content; `opaque` holds that."""
 
     text: str
@@ -58,7 +60,7 @@ class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True
 
 
 @final
-class Refusal(msgspec.Struct, frozen=True, tag="refusal", omit_defaults=True):
+class Refusal(msgspec.Struct, frozen=True, tag="refusal", omit_defaults=True, forbid_unknown_fields=True):
     """The model's words for why it does not answer."""
 
     text: str
@@ -66,7 +68,7 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal", omit_defaults=True):
 
 
 @final
-class File(msgspec.Struct, frozen=True, tag="file", kw_only=True, omit_defaults=True):
+class File(msgspec.Struct, frozen=True, tag="file", kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """An image, audio, video or document.
 
     Set exactly one of `data` (the bytes), `url` and `file_id` (an id at the provider).
@@ -90,7 +92,9 @@ class ArgumentsState(StrEnum):
 
 
 @final
-class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", kw_only=True, omit_defaults=True):
+class ToolCall(
+    msgspec.Struct, frozen=True, tag="tool_call", kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """A tool call, as the model wrote it.
 
     - `arguments` is the raw text: JSON, or plain text if `free_form`. It goes back to the provider byte for byte. `{}`
@@ -116,7 +120,9 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", kw_only=True, omit_
 
 
 @final
-class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", kw_only=True, omit_defaults=True):
+class ToolResult(
+    msgspec.Struct, frozen=True, tag="tool_result", kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """The one result of the call `call_id`.
 
     `name` is the tool's name (Gemini matches results by it). `free_form` is set if the call was free-form.
@@ -131,7 +137,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", kw_only=True, o
 
 
 @final
-class ProviderItem(msgspec.Struct, frozen=True, tag="provider_item"):
+class ProviderItem(msgspec.Struct, frozen=True, tag="provider_item", forbid_unknown_fields=True):
     """An item of one API family that has no part of its own here (server-side tool use and its results, compaction
     blocks, computer actions ...). Kept in order and sent back verbatim to that family; other families leave it out.
 
@@ -149,7 +155,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 """`tool` messages hold tool results only. `system` inside `Request.messages` is an instruction in mid-conversation."""
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A message of the conversation.
 
     `role` is `system`, `user`, `assistant` or `tool`. A `tool` message holds tool results only.
@@ -157,6 +163,39 @@ class Message(msgspec.Struct, frozen=True):
 
     role: Role
     parts: tuple[Part, ...]
+
+    # What makes it a type for fields of pydantic's models. Both are dicts, so that pydantic need not be there.
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
+        """The value itself, or its JSON form. A model's JSON has it as `msgspec.json.encode` writes it: bytes as base64."""
+
+        def read(value: object) -> Message:
+            return value if isinstance(value, cls) else msgspec.convert(value, cls)
+
+        return {
+            "type": "function-plain",
+            "function": {"type": "no-info", "function": read},
+            "serialization": {"type": "function-plain", "function": msgspec.to_builtins, "when_used": "json"},
+        }
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: object, handler: object) -> dict[str, Any]:
+        schema = msgspec.json.schema(cls)
+        definitions = cast("dict[str, object]", schema["$defs"])
+        return cast("dict[str, Any]", _inlined(definitions[cls.__name__], definitions=definitions))
+
+
+def _inlined(schema: object, *, definitions: dict[str, object]) -> object:
+    """The schema with each definition at its place: a model that holds it has definitions of its own."""
+    if isinstance(schema, list):
+        return [_inlined(one, definitions=definitions) for one in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast("dict[str, object]", schema)
+    if isinstance(name := fields.get("$ref"), str):
+        return _inlined(definitions[name.rpartition("/")[2]], definitions=definitions)
+    return {key: _inlined(one, definitions=definitions) for key, one in fields.items() if key != "discriminator"}
 
 
 def text_of(message: Message) -> str:
