@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
@@ -17,6 +17,7 @@ from turnwise.agent.agent_options import (
     RecoveryOptions,
     SafetyOptions,
     StepOptions,
+    as_model,
     check_names,
     check_plain,
     check_values,
@@ -31,13 +32,17 @@ from turnwise.agent.resume_lookup import check_endpoint, left_child, left_run, r
 from turnwise.agent.run_input import Instruction, Prompt, input_of, message_of, opened, title_of
 from turnwise.agent.run_setup import (
     KeptOpen,
+    Override,
     ResumeOptions,
     RunOptions,
     TypedRunOptions,
+    asked_below,
     check_choice,
     check_options,
     furnished,
     open_transport,
+    override_of,
+    overriding,
     priced,
     reserved,
     run_below,
@@ -45,7 +50,7 @@ from turnwise.agent.run_setup import (
 )
 from turnwise.agent.runs import REMOVED, Run, RunControl, RunStream, interrupted
 from turnwise.agent.schemas import OutputType, checker_of, output_over
-from turnwise.agent.tools import BATCH_HINT, ToolLike
+from turnwise.agent.tools import BATCH_HINT, ToolLike, Toolset
 from turnwise.base.clock import TimeOrderedIds
 from turnwise.base.threads import run_to_end
 from turnwise.endpoints.transport import Circuits, Transport, WithFirstReply
@@ -96,7 +101,8 @@ class Agent(Generic[Deps, Output]):
 
     `async with Agent(...)` keeps connections open between runs.
 
-    Raises UnknownModel, MissingKey, BadTool, UnknownOption, or another CallerError if a value cannot work.
+    The provider's key is looked for when a run begins: without one the run raises MissingKey, and sends nothing. Raises
+    UnknownModel, BadTool, UnknownOption, or another CallerError if a value cannot work.
     """
 
     @overload
@@ -166,6 +172,7 @@ class Agent(Generic[Deps, Output]):
         self._setup = set_up(self._options, deps_type=deps_type)
         self._recovery = EndpointRecovery(circuits=Circuits(clock=self._setup.clock))
         self._ids = TimeOrderedIds(self._setup.clock)
+        self._identity = object()  # also of its narrowed copies
         self._is_narrowed = False
         self._opens = ""
         self._open = KeptOpen()
@@ -216,6 +223,30 @@ class Agent(Generic[Deps, Output]):
         deep. Raises BadTool if providers do not accept the name, or if the description is empty.
         """
         return AgentTool(name, description, cast("Delegate", self), max_depth)
+
+    @contextlib.contextmanager
+    def override(
+        self,
+        *,
+        model: ModelLike | None = None,
+        deps: Deps | None = None,
+        tools: Sequence[ToolLike] | None = None,
+        toolsets: Sequence[Toolset] | None = None,
+    ) -> Generator[None]:
+        """Swap parts of this agent inside a `with` block, for tests of a program that has the agent.
+
+            with agent.override(model=ScriptedModel(["Hello."])):
+                answer = program.greet()
+
+        Every run that begins in the block has what you give, also in tasks that begin there; other tasks do not see it.
+        `model` is asked by the agent and all of its sub-agents. `deps`, `tools` and `toolsets` are the agent's own: `tools`
+        replaces all of its tools, `toolsets` its toolsets alone. An inner block replaces what an outer one gave. Raises
+        CallerError if a value is of the wrong kind.
+        """
+        given = Override(model=None if model is None else as_model(model), deps=deps, tools=tools, toolsets=toolsets)
+        given.over(self._setup)
+        with overriding(self._identity, given):
+            yield
 
     @overload
     def start(
@@ -355,15 +386,24 @@ class Agent(Generic[Deps, Output]):
         if said and self._is_narrowed:
             raise CallerError(f"this agent is narrowed for one turn: its runs cannot replace `{next(iter(said))}`")
         setup = set_up(over(self._options, said), deps_type=self._setup.deps_type) if said else self._setup
+        setup, override = self._as_overridden(setup)
+        if override.deps is not None:
+            options = {**options, "deps": override.deps}
         turn_id = self._ids.new()
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(working_for(turn_id))
+            stack.enter_context(asked_below(override.model))
             transport = await self._transport_of(setup, stack=stack)
             if setup.is_unfurnished:
                 setup = await furnished(setup, stack=stack, has_approver=setup.safety.approver is not None)
             return await self._run_over(
                 transport, prompt, setup, turn_id=turn_id, options=options, stack=stack, control=control, feed=feed
             )
+
+    def _as_overridden(self, setup: AgentSetup) -> tuple[AgentSetup, Override]:
+        """What a run begins with: the setup with what is swapped here, and with its key. Raises MissingKey."""
+        override = override_of(self._identity)
+        return override.over(setup).with_key(), override
 
     async def _transport_of(self, setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> Transport:
         """The transport that is kept open, unless the run brings its own."""
@@ -476,7 +516,7 @@ class Agent(Generic[Deps, Output]):
         return Run(partial(self._resume, session, options=options))
 
     async def _resume(self, session: str, control: RunControl, *, options: ResumeOptions) -> RunResult[Any]:
-        setup = self._setup
+        setup, override = self._as_overridden(self._setup)
         if (journal := setup.journal) is None:
             raise CallerError("`resume` needs a journal: Agent(..., journal=Journal(PATH))")
         find = journal.take_over if options.get("take_over") else journal.find_session
@@ -491,10 +531,12 @@ class Agent(Generic[Deps, Output]):
         output = output_over(setup.output, options)
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(working_for(found.turn_id))
+            stack.enter_context(asked_below(override.model))
             if setup.is_unfurnished:
                 setup = await furnished(setup, stack=stack, has_approver=approver is not None)
             row = found.session.row
-            opened_deps = setup.deps_wanted().opened(options, session=row.id, labels=row.labels)
+            deps = options if override.deps is None else {**options, "deps": override.deps}
+            opened_deps = setup.deps_wanted().opened(deps, session=row.id, labels=row.labels)
             run = await stack.enter_async_context(opened_deps)
             runner = self._runner(
                 setup,
@@ -569,7 +611,7 @@ class Agent(Generic[Deps, Output]):
 
     async def least_usd(self, limits: Limit | None) -> Decimal:
         """The least that one request costs, in US dollars. Raises CallerError if no price is known."""
-        setup = self._setup
+        setup = override_of(self._identity).over(self._setup)
         config = await priced(setup, msgspec.structs.replace(setup.config, limits=limits))
         return least_of(config.prices[config.model])
 
@@ -579,7 +621,7 @@ class Agent(Generic[Deps, Output]):
         A turn that a dead process left is continued. Raises ToolFault if there is no answer.
         """
         said = message_of(prompt, what="the prompt")
-        setup = self._setup
+        setup, override = self._as_overridden(self._setup)
         journal = (
             setup.journal or order.journal
         )  # a reader of the parent's journal finds there what the sub-agent spent
@@ -599,12 +641,18 @@ class Agent(Generic[Deps, Output]):
             return minder.ended(found.left.turn.result)
         started, config = None, None if found is None else found.left.config
         async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(asked_below(override.model))
             if setup.is_unfurnished:
                 setup = await furnished(setup, stack=stack, has_approver=order.approver is not None)
                 setup.check_rules()  # its parent could not check them
             tools, wanted = setup.offered, setup.deps_wanted()
             run = await stack.enter_async_context(
-                wanted.opened({}, session=session_id, path=minder.path, above=order.above)
+                wanted.opened(
+                    {} if override.deps is None else {"deps": override.deps},
+                    session=session_id,
+                    path=minder.path,
+                    above=order.above,
+                )
             )
             if config is None:
                 started = await self._child_started(setup, said, order=order, tools=tools, run=run)
@@ -714,7 +762,12 @@ class Agent(Generic[Deps, Output]):
     async def _answer_to_server(self, setup: AgentSetup, order: ChildOrder, question: ModelQuestion) -> ModelAnswer:
         from turnwise.agent.sampling_agent import answered
 
-        return await answered(setup, order, question, agent_of=self._with_setup)
+        def agent_of(bare: AgentSetup) -> "Agent[Deps, Output]":
+            other = self._with_setup(bare)
+            other._identity = object()  # what is swapped is in its setup
+            return other
+
+        return await answered(setup, order, question, agent_of=agent_of)
 
     def _config_of_run(self, setup: AgentSetup, *, tools: Sequence[Tool], session_id: str, turn_id: str) -> TurnConfig:
         config, output = setup.config, setup.output
