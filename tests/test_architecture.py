@@ -32,7 +32,7 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 23_500,
+    "agent": 23_600,
     "assembly": 38_000,
     "base": 7_700,
     "coding_agent": 17_500,
@@ -53,7 +53,7 @@ NODES = {
     "turn": 28_600,
     "vocab": 5_800,
     "wire": 75_000,
-    "workers": 6_200,
+    "workers": 6_300,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.
 PROGRAMS = {

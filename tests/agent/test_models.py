@@ -23,6 +23,7 @@ from turnwise import (
     UnknownOption,
     tool,
 )
+from turnwise.agent.agent import inside
 from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.testing import Recording, ScriptedModel, call
 from turnwise.wire.family import MODULES as FAMILIES
@@ -38,6 +39,13 @@ class Sends:
 
     def send(self, request: HttpRequest, /) -> AbstractAsyncContextManager[HttpReply]:
         return self.model.send(request)
+
+
+def test_an_agent_shows_only_what_a_program_calls() -> None:
+    """Proves: what parents, workers and editors call on an agent is not among its names."""
+    assert [name for name in dir(Agent("openai:gpt-5")) if name[0] != "_"] == sorted(
+        "as_tool open_asks override resume run run_sync start start_resume stream".split()
+    )
 
 
 def test_equal_parts_make_equal_models_and_no_key_is_shown() -> None:
@@ -107,7 +115,7 @@ def test_fallbacks_are_names_or_models_of_the_same_endpoint() -> None:
     """Proves: a fallback may bring its limits; what the endpoint could not serve is an error where the agent is made."""
     limits = ModelLimits(max_output_tokens=77)
     agent = Agent("openai:gpt-5", recovery={"fallbacks": ["a", "openai:b", Model("openai:c", limits=limits)]})
-    found = agent.config.fallbacks
+    found = inside(agent).config.fallbacks
     assert [one.model for one in found] == ["a", "b", "c"]
     assert found[2].limits is not None and found[2].limits.max_output_tokens == 77
     for wrong in (Model("anthropic:c"), Model("openai:c", base_url="http://x.invalid"), 3):

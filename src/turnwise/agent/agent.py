@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
@@ -189,30 +189,24 @@ class Agent(Generic[Deps, Output]):
     async def __aexit__(self, *_: object) -> None:
         await self._open.leave()
 
-    @property
-    def config(self) -> TurnConfig:
-        """The configuration with which its turns begin. A run may change it."""
-        return self._setup.config
+    def __inside__(self) -> "AgentInside[Deps, Output]":
+        return AgentInside(
+            self._setup,
+            swapped=lambda: override_of(self._identity).over(self._setup),
+            with_setup=self._with_setup,
+            opening=self._opening,
+            run_child=self._run_child,
+        )
 
-    def keeping(
-        self, journal: Journal | None, *, config: TurnConfig, effects: Collection[Effect]
-    ) -> "Agent[Deps, Output]":
-        """The same agent with this journal and this configuration.
-
-        Its tools and its sub-agents' tools run only if their effect is in `effects`.
-        """
-        return self._with_setup(self._setup.keeping(journal, config=config, effects=effects))
+    def _opening(self, session: str) -> "Agent[Deps, Output]":
+        other = copy.copy(self)
+        other._opens = session
+        return other
 
     def _with_setup(self, setup: AgentSetup) -> "Agent[Deps, Output]":
         other = copy.copy(self)
         other._is_narrowed = True  # options of a run would set it up again from the wider options
         other._setup = setup
-        return other
-
-    def opening(self, session: str) -> "Agent[Deps, Output]":
-        """The same agent. A run that continues no session begins the session with this id."""
-        other = copy.copy(self)
-        other._opens = session
         return other
 
     def as_tool(self, name: str, description: str, *, max_depth: int = MAX_DEPTH) -> AgentTool:
@@ -222,7 +216,7 @@ class Agent(Generic[Deps, Output]):
         The tool's result is the answer: text, or the JSON of the output type. Agents nest at most `max_depth` levels
         deep. Raises BadTool if providers do not accept the name, or if the description is empty.
         """
-        return AgentTool(name, description, cast("Delegate", self), max_depth)
+        return AgentTool(name, description, self, max_depth)
 
     @contextlib.contextmanager
     def override(
@@ -583,43 +577,7 @@ class Agent(Generic[Deps, Output]):
                 await setup.hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines, run=run)
         return ended(result, ledger=runner.ledger)
 
-    # What a parent calls on an agent that is behind one of its tools (`Delegate`).
-
-    def policies(self) -> list[Policy | None]:
-        """The permission rules of this agent and of all its sub-agents. Without any, MCP servers have rules that ask."""
-        return self._setup.policies()
-
-    def known_below(self) -> tuple[Tool, ...]:
-        """The tools of this agent and of all its sub-agents."""
-        return self._setup.known_below()
-
-    def knows_tools(self) -> bool:
-        """Whether all tools of this agent and of its sub-agents are known. False if a toolset must be asked first."""
-        return self._setup.knows_tools()
-
-    def check_rules(self) -> None:
-        """Raise CallerError if a rule or a hook is about a tool that neither this agent nor a sub-agent has."""
-        self._setup.check_rules()
-
-    def within_effects(self, effects: Collection[Effect]) -> "Agent[Deps, Output]":
-        """The same agent, limited to tools of these effects."""
-        return self.keeping(self._setup.journal, config=self._setup.config, effects=effects)
-
-    def deps_wanted(self) -> DepsWanted:
-        """The deps that its runs need, and a check whether given deps fit."""
-        return self._setup.deps_wanted()
-
-    async def least_usd(self, limits: Limit | None) -> Decimal:
-        """The least that one request costs, in US dollars. Raises CallerError if no price is known."""
-        setup = override_of(self._identity).over(self._setup)
-        config = await priced(setup, msgspec.structs.replace(setup.config, limits=limits))
-        return least_of(config.prices[config.model])
-
-    async def run_child(self, order: ChildOrder, prompt: str | Sequence[Text | File], *, name: str) -> str:
-        """Run one turn as a sub-agent, and return the text that the parent's model reads.
-
-        A turn that a dead process left is continued. Raises ToolFault if there is no answer.
-        """
+    async def _run_child(self, order: ChildOrder, prompt: str | Sequence[Text | File], *, name: str) -> str:
         said = message_of(prompt, what="the prompt")
         setup, override = self._as_overridden(self._setup)
         journal = (
@@ -762,10 +720,10 @@ class Agent(Generic[Deps, Output]):
     async def _answer_to_server(self, setup: AgentSetup, order: ChildOrder, question: ModelQuestion) -> ModelAnswer:
         from turnwise.agent.sampling_agent import answered
 
-        def agent_of(bare: AgentSetup) -> "Agent[Deps, Output]":
+        def agent_of(bare: AgentSetup) -> Delegate:
             other = self._with_setup(bare)
             other._identity = object()  # what is swapped is in its setup
-            return other
+            return inside(other)
 
         return await answered(setup, order, question, agent_of=agent_of)
 
@@ -784,3 +742,86 @@ class Agent(Generic[Deps, Output]):
             judges_cut=True,
             prepares_steps=setup.prepare_step is not None,
         )
+
+
+class AgentInside(Generic[Deps, Output]):
+    """An agent as the rest of turnwise sees it: its parent (`Delegate`), a worker, an editor."""
+
+    def __init__(
+        self,
+        setup: AgentSetup,
+        *,
+        swapped: Callable[[], AgentSetup],
+        with_setup: Callable[[AgentSetup], Agent[Deps, Output]],
+        opening: Callable[[str], Agent[Deps, Output]],
+        run_child: Callable[..., Awaitable[str]],
+    ) -> None:
+        self._setup = setup
+        self._swapped, self._with_setup, self._opening, self._run_child = swapped, with_setup, opening, run_child
+
+    def __inside__(self) -> "AgentInside[Deps, Output]":
+        return self
+
+    @property
+    def config(self) -> TurnConfig:
+        """The configuration with which its turns begin. A run may change it."""
+        return self._setup.config
+
+    def check_key(self) -> None:
+        """Raise MissingKey if its runs would."""
+        self._setup.with_key()
+
+    def keeping(
+        self, journal: Journal | None, *, config: TurnConfig, effects: Collection[Effect]
+    ) -> Agent[Deps, Output]:
+        """The same agent with this journal and this configuration.
+
+        Its tools and its sub-agents' tools run only if their effect is in `effects`.
+        """
+        return self._with_setup(self._setup.keeping(journal, config=config, effects=effects))
+
+    def opening(self, session: str) -> Agent[Deps, Output]:
+        """The same agent. A run that continues no session begins the session with this id."""
+        return self._opening(session)
+
+    def policies(self) -> list[Policy | None]:
+        """The permission rules of this agent and of all its sub-agents. Without any, MCP servers have rules that ask."""
+        return self._setup.policies()
+
+    def known_below(self) -> tuple[Tool, ...]:
+        """The tools of this agent and of all its sub-agents."""
+        return self._setup.known_below()
+
+    def knows_tools(self) -> bool:
+        """Whether all tools of this agent and of its sub-agents are known. False if a toolset must be asked first."""
+        return self._setup.knows_tools()
+
+    def check_rules(self) -> None:
+        """Raise CallerError if a rule or a hook is about a tool that neither this agent nor a sub-agent has."""
+        self._setup.check_rules()
+
+    def within_effects(self, effects: Collection[Effect]) -> Delegate:
+        """The same agent, limited to tools of these effects."""
+        return inside(self.keeping(self._setup.journal, config=self._setup.config, effects=effects))
+
+    def deps_wanted(self) -> DepsWanted:
+        """The deps that its runs need, and a check whether given deps fit."""
+        return self._setup.deps_wanted()
+
+    async def least_usd(self, limits: Limit | None) -> Decimal:
+        """The least that one request costs, in US dollars. Raises CallerError if no price is known."""
+        setup = self._swapped()
+        config = await priced(setup, msgspec.structs.replace(setup.config, limits=limits))
+        return least_of(config.prices[config.model])
+
+    async def run_child(self, order: ChildOrder, prompt: str | Sequence[Text | File], *, name: str) -> str:
+        """Run one turn as a sub-agent, and return the text that the parent's model reads.
+
+        A turn that a dead process left is continued. Raises ToolFault if there is no answer.
+        """
+        return await self._run_child(order, prompt, name=name)
+
+
+def inside(agent: Agent[Deps, Output]) -> AgentInside[Deps, Output]:
+    """What the rest of turnwise calls on an agent and a program does not."""
+    return agent.__inside__()

@@ -355,7 +355,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
             wanted=self.deps_type,
             tools=self.tools,
             below={
-                name: agent.deps_wanted() for one in self.delegations.values() for name, agent in one.agents.items()
+                name: agent.deps_wanted() for one in self.delegations.values() for name, agent in one.delegates.items()
             },
             clock=self.clock,
             timeout_s=self.config.deadlines.hook_s,
@@ -444,7 +444,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _agents(self) -> list[Any]:
-        return [agent for one in self.delegations.values() for agent in one.agents.values()]
+        return [agent for one in self.delegations.values() for agent in one.delegates.values()]
 
 
 def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
@@ -615,7 +615,7 @@ def _group(options: AgentOptions, name: str) -> dict[str, object]:
 
 
 def _within(one: Delegation, *, effects: Collection[Effect]) -> Delegation:
-    return one.over({name: agent.within_effects(effects) for name, agent in one.agents.items()})
+    return one.over({name: agent.within_effects(effects) for name, agent in one.delegates.items()})
 
 
 def steps_and_limits(limits: Limit | None) -> tuple[int, Limit | None]:

@@ -280,7 +280,7 @@ async def priced(setup: AgentSetup, config: TurnConfig) -> TurnConfig:
         return config
     prices = await setup.prices.of_turn(config)
     least_usd = {
-        tool: {name: await agent.least_usd(config.limits) for name, agent in one.agents.items()}
+        tool: {name: await agent.least_usd(config.limits) for name, agent in one.delegates.items()}
         for tool, one in setup.delegations.items()
     }
     return with_prices(config, prices=prices, least_usd=least_usd)
