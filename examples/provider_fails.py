@@ -28,6 +28,6 @@ print(failed.why_incomplete)
 print(len(failed.history), "messages to go on from:", failed.text)
 
 try:
-    Agent(Model("openai:gpt-6.1-sol", api_key_env="NO_SUCH_VARIABLE"))
+    Agent(Model("openai:gpt-6.1-sol", api_key_env="NO_SUCH_VARIABLE")).run_sync("Hello.")
 except MissingKey as error:  # raised is only what you have to change
     print(error)

@@ -61,11 +61,8 @@ TESTING_NAMES = (
 _OF_LIMITS = frozenset("used is_over output_left said enough share fault".split())
 INSIDE: dict[str, frozenset[str]] = {
     "Budget": frozenset("most_of_a_run reserving is_held_above take_over check_journal".split()),
-    "Agent": frozenset(
-        "config keeping opening policies known_below check_rules within_effects deps_wanted least_usd run_child".split()
-    ),
-    "AgentTool": frozenset("agents tool over".split()),
-    "Subagents": frozenset("tool over".split()),
+    "AgentTool": frozenset("delegates tool over".split()),
+    "Subagents": frozenset("delegates tool over".split()),
     "Journal": frozenset(
         "over under open_to_read open_rescued keep begin_turn resume_turn tries_in_vain is_cancelled leave entries "
         "written_since events direct repairs retention children parent_of is_whole budgets keeps_the_same_as address".split()

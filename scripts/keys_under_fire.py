@@ -126,6 +126,7 @@ class Server:
         self.process = process
         self.asked: dict[int, dict[str, Any]] = {}
         self.is_frozen = False
+        self.is_ready = False
 
     def send(self, line: dict[str, Any]) -> None:
         assert self.process.stdin is not None
@@ -167,11 +168,14 @@ class Fire:
         assert server.process.stdout is not None
         while line := await server.process.stdout.readline():
             told = json.loads(line)
+            server.is_ready = server.is_ready or "ready" in told
             ask = server.asked.pop(told.get("id", -1), None)
             if ask is not None:
                 self.heard(ask, told)
             self.hand_out(server)
-        await server.process.wait()
+        code = await server.process.wait()
+        if not server.is_ready and code not in (0, -signal.SIGKILL):
+            raise OSError(f"a process ended with exit code {code} before it was ready")
         self.waiting += server.asked.values()
         server.asked.clear()
         self.servers.remove(server)
@@ -312,11 +316,12 @@ def main() -> int:
     parser.add_argument("--progress", action="store_true", help="say how far it is, on standard error")
     parser.add_argument("--json", action="store_true", help="the figures as one JSON object")
     given = parser.parse_args()
+    code = 2
     try:
-        return asyncio.run(fire(given))
-    except (OSError, TimeoutError) as error:
-        print(f"keys_under_fire: {error}", file=sys.stderr)
-        return 2
+        code = asyncio.run(fire(given))
+    except* (OSError, TimeoutError) as errors:
+        print(f"keys_under_fire: {errors.exceptions[0]}", file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

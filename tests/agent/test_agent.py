@@ -359,7 +359,7 @@ def test_a_wrong_set_up_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch)
         ("openai_chat:x", "base_url"),
     ):
         with pytest.raises(CallerError, match=words):
-            Agent(model)
+            Agent(model).run_sync("Go.")
 
 
 async def test_options_of_the_wrong_type_are_refused_before_anything_is_sent_or_kept() -> None:

@@ -297,7 +297,7 @@ def test_a_limit_of_cost_takes_what_says_the_amount_exactly() -> None:
 def test_a_missing_key_speaks_of_pythons_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(MissingKey) as caught:
-        Agent("openai:gpt-5")
+        Agent("openai:gpt-5").run_sync("Go.")
     assert str(caught.value) == (
         '`openai` wants a key: set `OPENAI_API_KEY`, or give `Model("...", api_key=...)`, or the name of a variable, '
         '`Model("...", api_key_env=...)`'

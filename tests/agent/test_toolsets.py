@@ -28,6 +28,7 @@ from turnwise import (
     prefixed,
     tool,
 )
+from turnwise.agent.agent import inside
 from turnwise.agent.agent_setup import ALL_EFFECTS
 from turnwise.agent.tools import OneTool
 from turnwise.testing import FakeClock, ScriptedModel, call
@@ -142,7 +143,7 @@ async def test_what_a_worker_makes_of_an_entered_agent_shares_its_toolsets() -> 
     agent, model = agent_of(["Done.", "Done."], [door])
     async with agent:
         for _ in range(2):
-            await agent.keeping(None, config=agent.config, effects=ALL_EFFECTS).run("Go.")
+            await inside(agent).keeping(None, config=inside(agent).config, effects=ALL_EFFECTS).run("Go.")
     assert (offered(model, 1), door.seen) == (["knock"], ["open", "tools", "tools", "close"])
 
 

@@ -36,6 +36,7 @@ from turnwise import (
     read_prices,
     tool,
 )
+from turnwise.agent.agent import inside
 from turnwise.agent.agent_options import GROUP_OF
 from turnwise.agent.agent_setup import over, steps_and_limits
 from turnwise.lab import Lab
@@ -267,8 +268,8 @@ def test_tools_of_a_run_replace_those_of_the_agent(ran: list[str]) -> None:
 def test_an_agent_that_was_narrowed_for_a_turn_cannot_be_widened_by_a_run() -> None:
     """Proves: what a worker took away (effects, limits) does not come back with an option of the run."""
     agent, model = scripted("Done.", "Done.")
-    narrow = agent.keeping(None, config=agent.config, effects=["read"])
-    assert narrow.config.allowed == ("read",)
+    narrow = inside(agent).keeping(None, config=inside(agent).config, effects=["read"])
+    assert inside(narrow).config.allowed == ("read",)
     with pytest.raises(CallerError, match="narrowed for one turn: its runs cannot replace `safety`"):
         narrow.run_sync("Go.", safety={"allowed": ["write"]})
     assert narrow.run_sync("Go.").text == "Done." and len(model.asked) == 1

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from flat_agents import flat_agent
 from turnwise import MaxCost, MaxRequests, tool
+from turnwise.agent.agent import inside
 from turnwise.errors import TurnRefused
 from turnwise.settings.options import RunSettings, rows_of_limits
 from turnwise.terminal.databases import submit_command
@@ -50,10 +51,10 @@ def test_limits_and_effects_only_narrow() -> None:
     is read again."""
     wishes = TurnWishes(effects=("read",), most=RunSettings(max_steps=20, max_cost=Decimal("0.5"), max_requests=1000))
     assert read_wishes(write_wishes(wishes)) == wishes
-    config = narrowed_config(AGENT.config, wishes, allows=WorkerAllows())
+    config = narrowed_config(inside(AGENT).config, wishes, allows=WorkerAllows())
     assert config.limits == MaxRequests(9) | MaxRequests(1000) | MaxCost(Decimal("0.5"))
     assert (config.max_steps, config.allowed, config.system) == (8, ("read",), (Text("Help."),))
-    assert narrowed_config(AGENT.config, TurnWishes(), allows=WorkerAllows()) == AGENT.config
+    assert narrowed_config(inside(AGENT).config, TurnWishes(), allows=WorkerAllows()) == inside(AGENT).config
 
 
 def test_each_limit_of_the_command_line_reaches_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +66,9 @@ def test_each_limit_of_the_command_line_reaches_the_turn(monkeypatch: pytest.Mon
         assert CliRunner().invoke(submit_command, words).exit_code == 0, row.name
         most = read_wishes(write_wishes(queue.wishes)).most
         assert most == msgspec.convert({row.name: "3"}, type=RunSettings, strict=False)
-        config = narrowed_config(flat_agent("openai:gpt-5", api_key="k").config, queue.wishes, allows=WorkerAllows())
+        config = narrowed_config(
+            inside(flat_agent("openai:gpt-5", api_key="k")).config, queue.wishes, allows=WorkerAllows()
+        )
         made = None if row.option.limit is None else row.option.limit(getattr(most, row.name))
         assert (config.limits, config.max_steps) == (made, 3 if made is None else MAX_STEPS), row.name
 
@@ -96,14 +99,14 @@ def test_wishes_of_before_are_read_and_none_is_left_out() -> None:
 def test_what_goes_beyond_the_agent_is_refused(wishes: TurnWishes, why: str) -> None:
     """Proves: the reason says what it was."""
     with pytest.raises(TurnRefused, match=why):
-        narrowed_config(AGENT.config, wishes, allows=WorkerAllows())
+        narrowed_config(inside(AGENT).config, wishes, allows=WorkerAllows())
 
 
 def test_what_is_on_the_workers_list_is_taken() -> None:
     """Proves: a model of the list, by its name with or without its provider's, and instructions behind the agent's own."""
     allows = WorkerAllows(models=("openai:gpt-5-mini",), instructions=True)
     for name in ("gpt-5-mini", "openai:gpt-5-mini"):
-        config = narrowed_config(AGENT.config, TurnWishes(model=name, instructions="Be brief."), allows=allows)
+        config = narrowed_config(inside(AGENT).config, TurnWishes(model=name, instructions="Be brief."), allows=allows)
         assert (config.model, config.system) == ("gpt-5-mini", (Text("Help."), Text("Be brief.")))
-        kept = AGENT.keeping(None, config=config, effects=("read",)).config
+        kept = inside(inside(AGENT).keeping(None, config=config, effects=("read",))).config
         assert (kept.model, kept.allowed) == ("gpt-5-mini", ("read",))

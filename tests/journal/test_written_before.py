@@ -14,6 +14,7 @@ from families import of_family, traits_of
 from flat_agents import flat_agent
 from lab.failing import settled
 from turnwise import Agent, Journal, Model, tool
+from turnwise.agent.agent import inside
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.transport import Circuits
 from turnwise.errors import CallerError
@@ -233,4 +234,4 @@ def test_an_agents_turns_know_what_their_family_takes() -> None:
     """Proves: the configuration of a run carries the traits of the family that its endpoint speaks."""
     for name in MODULES:
         agent = Agent(Model(f"{name}:m", base_url=BASE_URL))
-        assert (agent.config.family, agent.config.traits) == (name, traits_of(name))
+        assert ((config := inside(agent).config).family, config.traits) == (name, traits_of(name))

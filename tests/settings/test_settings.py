@@ -9,6 +9,7 @@ import pytest
 
 from tables import each
 from turnwise import Agent
+from turnwise.agent.agent import inside
 from turnwise.errors import CallerError
 from turnwise.settings.catalogue import LimitRow
 from turnwise.settings.settings import (
@@ -185,8 +186,8 @@ def test_a_project_may_lower_what_the_user_caps_and_never_raise_it() -> None:
 
 DEFAULTS = {
     "max_steps": TurnConfig(session_id="s", turn_id="t", model="m").max_steps,
-    "max_subagents": Agent("ollama:m").config.max_subagents,
-    "max_subagent_requests": Agent("ollama:m").config.max_subagent_requests,
+    "max_subagents": inside(Agent("ollama:m")).config.max_subagents,
+    "max_subagent_requests": inside(Agent("ollama:m")).config.max_subagent_requests,
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from flat_agents import flat_agent
 from turnwise import Agent, Approval, Journal, tool
+from turnwise.agent.agent import inside
 from turnwise.agent.agent_setup import ALL_EFFECTS
 from turnwise.base.activity import Activity
 from turnwise.base.clock import SystemClock
@@ -93,7 +94,9 @@ async def run(lines: list[object], *, dsn: str, claim: Claim, lease: WatchedLeas
     helper = agent(ScriptedModel([call("quick", name="child"), "Helped."]), description="It helps.")
     root = agent(ScriptedModel([*lines, "Done."]), agents={"helper": helper}, script=True)  # pyright: ignore[reportArgumentType]
     with Journal(dsn, clock=SystemClock()) as journal:
-        working = root.keeping(journal.under(claim, lease=lease), config=root.config, effects=ALL_EFFECTS)
+        working = inside(root).keeping(
+            journal.under(claim, lease=lease), config=inside(root).config, effects=ALL_EFFECTS
+        )
         await working.run("Go", session=claim.session)
     return lease.seen
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
@@ -17,6 +17,7 @@ from turnwise.agent.agent_options import (
     RecoveryOptions,
     SafetyOptions,
     StepOptions,
+    as_model,
     check_names,
     check_plain,
     check_values,
@@ -32,13 +33,17 @@ from turnwise.agent.resume_lookup import check_endpoint, left_child, left_run, r
 from turnwise.agent.run_input import Instruction, Prompt, input_of, message_of, opened, title_of
 from turnwise.agent.run_setup import (
     KeptOpen,
+    Override,
     ResumeOptions,
     RunOptions,
     TypedRunOptions,
+    asked_below,
     check_choice,
     check_options,
     furnished,
     open_transport,
+    override_of,
+    overriding,
     priced,
     reserved,
     run_below,
@@ -46,7 +51,7 @@ from turnwise.agent.run_setup import (
 )
 from turnwise.agent.runs import REMOVED, OnLeave, Run, RunControl, RunStream, interrupted, keep_so_far
 from turnwise.agent.schemas import OutputType, checker_of, output_over
-from turnwise.agent.tools import BATCH_HINT, ToolLike
+from turnwise.agent.tools import BATCH_HINT, ToolLike, Toolset
 from turnwise.base.clock import TimeOrderedIds
 from turnwise.base.threads import run_to_end
 from turnwise.endpoints.transport import Circuits, Transport, WithFirstReply
@@ -97,7 +102,8 @@ class Agent(Generic[Deps, Output]):
 
     `async with Agent(...)` keeps connections open between runs.
 
-    Raises UnknownModel, MissingKey, BadTool, UnknownOption, or another CallerError if a value cannot work.
+    The provider's key is looked for when a run begins: without one the run raises MissingKey, and sends nothing. Raises
+    UnknownModel, BadTool, UnknownOption, or another CallerError if a value cannot work.
     """
 
     @overload
@@ -167,6 +173,7 @@ class Agent(Generic[Deps, Output]):
         self._setup = set_up(self._options, deps_type=deps_type)
         self._recovery = EndpointRecovery(circuits=Circuits(clock=self._setup.clock))
         self._ids = TimeOrderedIds(self._setup.clock)
+        self._identity = object()  # also of its narrowed copies
         self._is_narrowed = False
         self._opens = ""
         self._open = KeptOpen()
@@ -183,30 +190,24 @@ class Agent(Generic[Deps, Output]):
     async def __aexit__(self, *_: object) -> None:
         await self._open.leave()
 
-    @property
-    def config(self) -> TurnConfig:
-        """The configuration with which its turns begin. A run may change it."""
-        return self._setup.config
+    def __inside__(self) -> "AgentInside[Deps, Output]":
+        return AgentInside(
+            self._setup,
+            swapped=lambda: override_of(self._identity).over(self._setup),
+            with_setup=self._with_setup,
+            opening=self._opening,
+            run_child=self._run_child,
+        )
 
-    def keeping(
-        self, journal: Journal | None, *, config: TurnConfig, effects: Collection[Effect]
-    ) -> "Agent[Deps, Output]":
-        """The same agent with this journal and this configuration.
-
-        Its tools and its sub-agents' tools run only if their effect is in `effects`.
-        """
-        return self._with_setup(self._setup.keeping(journal, config=config, effects=effects))
+    def _opening(self, session: str) -> "Agent[Deps, Output]":
+        other = copy.copy(self)
+        other._opens = session
+        return other
 
     def _with_setup(self, setup: AgentSetup) -> "Agent[Deps, Output]":
         other = copy.copy(self)
         other._is_narrowed = True  # options of a run would set it up again from the wider options
         other._setup = setup
-        return other
-
-    def opening(self, session: str) -> "Agent[Deps, Output]":
-        """The same agent. A run that continues no session begins the session with this id."""
-        other = copy.copy(self)
-        other._opens = session
         return other
 
     def as_tool(self, name: str, description: str, *, max_depth: int = MAX_DEPTH) -> AgentTool:
@@ -216,7 +217,31 @@ class Agent(Generic[Deps, Output]):
         The tool's result is the answer: text, or the JSON of the output type. Agents nest at most `max_depth` levels
         deep. Raises BadTool if providers do not accept the name, or if the description is empty.
         """
-        return AgentTool(name, description, cast("Delegate", self), max_depth)
+        return AgentTool(name, description, self, max_depth)
+
+    @contextlib.contextmanager
+    def override(
+        self,
+        *,
+        model: ModelLike | None = None,
+        deps: Deps | None = None,
+        tools: Sequence[ToolLike] | None = None,
+        toolsets: Sequence[Toolset] | None = None,
+    ) -> Generator[None]:
+        """Swap parts of this agent inside a `with` block, for tests of a program that has the agent.
+
+            with agent.override(model=ScriptedModel(["Hello."])):
+                answer = program.greet()
+
+        Every run that begins in the block has what you give, also in tasks that begin there; other tasks do not see it.
+        `model` is asked by the agent and all of its sub-agents. `deps`, `tools` and `toolsets` are the agent's own: `tools`
+        replaces all of its tools, `toolsets` its toolsets alone. An inner block replaces what an outer one gave. Raises
+        CallerError if a value is of the wrong kind.
+        """
+        given = Override(model=None if model is None else as_model(model), deps=deps, tools=tools, toolsets=toolsets)
+        given.over(self._setup)
+        with overriding(self._identity, given):
+            yield
 
     @overload
     def start(
@@ -381,14 +406,23 @@ class Agent(Generic[Deps, Output]):
         options: TypedRunOptions,
         control: RunControl,
     ) -> RunResult[Any]:
+        setup, override = self._as_overridden(setup)
+        if override.deps is not None:
+            options = {**options, "deps": override.deps}
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(working_for(turn_id))
+            stack.enter_context(asked_below(override.model))
             transport = await self._transport_of(setup, stack=stack)
             if setup.is_unfurnished:
                 setup = await furnished(setup, stack=stack, has_approver=setup.safety.approver is not None)
             return await self._run_over(
                 transport, prompt, setup, turn_id=turn_id, options=options, stack=stack, control=control, key=key
             )
+
+    def _as_overridden(self, setup: AgentSetup) -> tuple[AgentSetup, Override]:
+        """What a run begins with: the setup with what is swapped here, and with its key. Raises MissingKey."""
+        override = override_of(self._identity)
+        return override.over(setup).with_key(), override
 
     async def _transport_of(self, setup: AgentSetup, *, stack: contextlib.AsyncExitStack) -> Transport:
         """The transport that is kept open, unless the run brings its own."""
@@ -503,7 +537,7 @@ class Agent(Generic[Deps, Output]):
         return Run(partial(self._resume, session, options=options))
 
     async def _resume(self, session: str, control: RunControl, *, options: ResumeOptions) -> RunResult[Any]:
-        setup = self._setup
+        setup, override = self._as_overridden(self._setup)
         if (journal := setup.journal) is None:
             raise CallerError("`resume` needs a journal: Agent(..., journal=Journal(PATH))")
         find = journal.take_over if options.get("take_over") else journal.find_session
@@ -519,10 +553,12 @@ class Agent(Generic[Deps, Output]):
         output = output_over(setup.output, options)
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(working_for(found.turn_id))
+            stack.enter_context(asked_below(override.model))
             if setup.is_unfurnished:
                 setup = await furnished(setup, stack=stack, has_approver=approver is not None)
             row = found.session.row
-            opened_deps = setup.deps_wanted().opened(options, session=row.id, labels=row.labels)
+            deps = options if override.deps is None else {**options, "deps": override.deps}
+            opened_deps = setup.deps_wanted().opened(deps, session=row.id, labels=row.labels)
             run = await stack.enter_async_context(opened_deps)
             runner = self._runner(
                 setup,
@@ -571,45 +607,9 @@ class Agent(Generic[Deps, Output]):
                 await setup.hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines, run=run)
         return ended(result, ledger=runner.ledger)
 
-    # What a parent calls on an agent that is behind one of its tools (`Delegate`).
-
-    def policies(self) -> list[Policy | None]:
-        """The permission rules of this agent and of all its sub-agents. Without any, MCP servers have rules that ask."""
-        return self._setup.policies()
-
-    def known_below(self) -> tuple[Tool, ...]:
-        """The tools of this agent and of all its sub-agents."""
-        return self._setup.known_below()
-
-    def knows_tools(self) -> bool:
-        """Whether all tools of this agent and of its sub-agents are known. False if a toolset must be asked first."""
-        return self._setup.knows_tools()
-
-    def check_rules(self) -> None:
-        """Raise CallerError if a rule or a hook is about a tool that neither this agent nor a sub-agent has."""
-        self._setup.check_rules()
-
-    def within_effects(self, effects: Collection[Effect]) -> "Agent[Deps, Output]":
-        """The same agent, limited to tools of these effects."""
-        return self.keeping(self._setup.journal, config=self._setup.config, effects=effects)
-
-    def deps_wanted(self) -> DepsWanted:
-        """The deps that its runs need, and a check whether given deps fit."""
-        return self._setup.deps_wanted()
-
-    async def least_usd(self, limits: Limit | None) -> Decimal:
-        """The least that one request costs, in US dollars. Raises CallerError if no price is known."""
-        setup = self._setup
-        config = await priced(setup, msgspec.structs.replace(setup.config, limits=limits))
-        return least_of(config.prices[config.model])
-
-    async def run_child(self, order: ChildOrder, prompt: str | Sequence[Text | File], *, name: str) -> str:
-        """Run one turn as a sub-agent, and return the text that the parent's model reads.
-
-        A turn that a dead process left is continued. Raises ToolFault if there is no answer.
-        """
+    async def _run_child(self, order: ChildOrder, prompt: str | Sequence[Text | File], *, name: str) -> str:
         said = message_of(prompt, what="the prompt")
-        setup = self._setup
+        setup, override = self._as_overridden(self._setup)
         journal = (
             setup.journal or order.journal
         )  # a reader of the parent's journal finds there what the sub-agent spent
@@ -629,12 +629,18 @@ class Agent(Generic[Deps, Output]):
             return minder.ended(found.left.turn.result)
         started, config = None, None if found is None else found.left.config
         async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(asked_below(override.model))
             if setup.is_unfurnished:
                 setup = await furnished(setup, stack=stack, has_approver=order.approver is not None)
                 setup.check_rules()  # its parent could not check them
             tools, wanted = setup.offered, setup.deps_wanted()
             run = await stack.enter_async_context(
-                wanted.opened({}, session=session_id, path=minder.path, above=order.above)
+                wanted.opened(
+                    {} if override.deps is None else {"deps": override.deps},
+                    session=session_id,
+                    path=minder.path,
+                    above=order.above,
+                )
             )
             if config is None:
                 started = await self._child_started(setup, said, order=order, tools=tools, run=run)
@@ -747,7 +753,12 @@ class Agent(Generic[Deps, Output]):
     async def _answer_to_server(self, setup: AgentSetup, order: ChildOrder, question: ModelQuestion) -> ModelAnswer:
         from turnwise.agent.sampling_agent import answered
 
-        return await answered(setup, order, question, agent_of=self._with_setup)
+        def agent_of(bare: AgentSetup) -> Delegate:
+            other = self._with_setup(bare)
+            other._identity = object()  # what is swapped is in its setup
+            return inside(other)
+
+        return await answered(setup, order, question, agent_of=agent_of)
 
     def _config_of_run(self, setup: AgentSetup, *, tools: Sequence[Tool], session_id: str, turn_id: str) -> TurnConfig:
         config, output = setup.config, setup.output
@@ -764,3 +775,86 @@ class Agent(Generic[Deps, Output]):
             judges_cut=True,
             prepares_steps=setup.prepare_step is not None,
         )
+
+
+class AgentInside(Generic[Deps, Output]):
+    """An agent as the rest of turnwise sees it: its parent (`Delegate`), a worker, an editor."""
+
+    def __init__(
+        self,
+        setup: AgentSetup,
+        *,
+        swapped: Callable[[], AgentSetup],
+        with_setup: Callable[[AgentSetup], Agent[Deps, Output]],
+        opening: Callable[[str], Agent[Deps, Output]],
+        run_child: Callable[..., Awaitable[str]],
+    ) -> None:
+        self._setup = setup
+        self._swapped, self._with_setup, self._opening, self._run_child = swapped, with_setup, opening, run_child
+
+    def __inside__(self) -> "AgentInside[Deps, Output]":
+        return self
+
+    @property
+    def config(self) -> TurnConfig:
+        """The configuration with which its turns begin. A run may change it."""
+        return self._setup.config
+
+    def check_key(self) -> None:
+        """Raise MissingKey if its runs would."""
+        self._setup.with_key()
+
+    def keeping(
+        self, journal: Journal | None, *, config: TurnConfig, effects: Collection[Effect]
+    ) -> Agent[Deps, Output]:
+        """The same agent with this journal and this configuration.
+
+        Its tools and its sub-agents' tools run only if their effect is in `effects`.
+        """
+        return self._with_setup(self._setup.keeping(journal, config=config, effects=effects))
+
+    def opening(self, session: str) -> Agent[Deps, Output]:
+        """The same agent. A run that continues no session begins the session with this id."""
+        return self._opening(session)
+
+    def policies(self) -> list[Policy | None]:
+        """The permission rules of this agent and of all its sub-agents. Without any, MCP servers have rules that ask."""
+        return self._setup.policies()
+
+    def known_below(self) -> tuple[Tool, ...]:
+        """The tools of this agent and of all its sub-agents."""
+        return self._setup.known_below()
+
+    def knows_tools(self) -> bool:
+        """Whether all tools of this agent and of its sub-agents are known. False if a toolset must be asked first."""
+        return self._setup.knows_tools()
+
+    def check_rules(self) -> None:
+        """Raise CallerError if a rule or a hook is about a tool that neither this agent nor a sub-agent has."""
+        self._setup.check_rules()
+
+    def within_effects(self, effects: Collection[Effect]) -> Delegate:
+        """The same agent, limited to tools of these effects."""
+        return inside(self.keeping(self._setup.journal, config=self._setup.config, effects=effects))
+
+    def deps_wanted(self) -> DepsWanted:
+        """The deps that its runs need, and a check whether given deps fit."""
+        return self._setup.deps_wanted()
+
+    async def least_usd(self, limits: Limit | None) -> Decimal:
+        """The least that one request costs, in US dollars. Raises CallerError if no price is known."""
+        setup = self._swapped()
+        config = await priced(setup, msgspec.structs.replace(setup.config, limits=limits))
+        return least_of(config.prices[config.model])
+
+    async def run_child(self, order: ChildOrder, prompt: str | Sequence[Text | File], *, name: str) -> str:
+        """Run one turn as a sub-agent, and return the text that the parent's model reads.
+
+        A turn that a dead process left is continued. Raises ToolFault if there is no answer.
+        """
+        return await self._run_child(order, prompt, name=name)
+
+
+def inside(agent: Agent[Deps, Output]) -> AgentInside[Deps, Output]:
+    """What the rest of turnwise calls on an agent and a program does not."""
+    return agent.__inside__()

@@ -662,9 +662,9 @@ class Model:
 
     def __repr__(self) -> str:
         """As it is written, without the key and without the query of the URL, which may hold one."""
-        usual = cast("dict[str, object]", Model.__init__.__kwdefaults__)
+        usual = vars(Model(self.name))
         shown = {**vars(self), "base_url": (self.base_url or "").partition("?")[0] or None}
-        given = [f"{name}={shown[name]!r}" for name in usual if shown[name] != usual[name]]
+        given = [f"{name}={value!r}" for name, value in shown.items() if value != usual[name]]
         return f"Model({', '.join([repr(self.name), *given])})"
 
 

@@ -48,6 +48,7 @@ from turnwise.journal.prices import NO_PRICES
 from turnwise.rules.compaction import READ_RESULT
 from turnwise.rules.limits import AnyOf, Limit, MaxSteps
 from turnwise.rules.permissions import KnownTool, PermissionKind, PermissionRule, Policy, check_rules, plain_rule
+from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.reservations import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.rules.retries import RetryPolicy
 from turnwise.running.approvals import Approver
@@ -59,7 +60,7 @@ from turnwise.telemetry.telemetry import Telemetry
 from turnwise.turn.config import ALLOW_EFFECT, MAX_STEPS, Deadlines, Effect, ScriptLimits, ToolOffer, TurnConfig
 from turnwise.turn.events import ScriptFunction
 from turnwise.turn.programs import PROGRAM, TAKEN, functions_of, is_callable
-from turnwise.vocab import Settings, ToolSpec
+from turnwise.vocab import Cache, Settings, ToolSpec
 
 # The tool `script`: the model writes one small program that calls the other tools, so that one request runs them all.
 
@@ -354,15 +355,47 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
             wanted=self.deps_type,
             tools=self.tools,
             below={
-                name: agent.deps_wanted() for one in self.delegations.values() for name, agent in one.agents.items()
+                name: agent.deps_wanted() for one in self.delegations.values() for name, agent in one.delegates.items()
             },
             clock=self.clock,
             timeout_s=self.config.deadlines.hook_s,
         )
 
+    def with_key(self) -> "AgentSetup":
+        """The same setup with the key of its endpoint, for a run that begins. Raises MissingKey."""
+        if self.endpoint.key is not None:
+            return self
+        endpoint = endpoint_of(self.given, is_key_needed=True)
+        return self if endpoint.key is None else self._at(endpoint)
+
+    def asking(self, model: Model) -> "AgentSetup":
+        """The same setup with another model, wherever that is. Raises UnknownModel or another CallerError."""
+        if model == self.given:
+            return self
+        named = read_model(model.name)
+        setup = self._at(endpoint_of(model, is_key_needed=False))
+        config = msgspec.structs.replace(self.config, fallbacks=(), **_config_of_model(model, named=named))
+        return msgspec.structs.replace(
+            setup,
+            given=model,
+            model=named,
+            prices=self.prices.of_model(named),
+            config=at_endpoint(config, endpoint=setup.endpoint),
+        )
+
+    def _at(self, endpoint: Endpoint) -> "AgentSetup":
+        hooks = Hooks(self.hooks.all, clock=self.clock, scrub=endpoint.scrub)
+        safety = msgspec.structs.replace(self.safety, run_hooks=hooks.run)
+        return msgspec.structs.replace(self, endpoint=endpoint, hooks=hooks, safety=safety)
+
+    def with_toolsets(self, toolsets: Sequence[Toolset]) -> "AgentSetup":
+        """The same setup with these toolsets instead of its own."""
+        bring = bool(toolsets) or any(one.judging is not None for one in self.tools)
+        return msgspec.structs.replace(self, toolsets=tuple(toolsets), is_unfurnished=bring)
+
     def with_tools(self, tools: Sequence[ToolLike]) -> "AgentSetup":
         """The same setup with these tools instead of its own. Raises BadTool, CallerError."""
-        return msgspec.structs.replace(self, **_tools_of(tools))
+        return msgspec.structs.replace(self, **_tools_of(tools), delegations=_delegations_of(tools) or self.delegations)
 
     def policies(self) -> list[Policy | None]:
         """Its own policy, and those of its sub-agents. Tools of toolsets may ask even without a policy."""
@@ -411,13 +444,14 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _agents(self) -> list[Any]:
-        return [agent for one in self.delegations.values() for agent in one.agents.values()]
+        return [agent for one in self.delegations.values() for agent in one.delegates.values()]
 
 
 def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
-    """Check the options and set the agent up. Raises UnknownModel, MissingKey, BadTool or another CallerError."""
+    """Check the options and set the agent up. Its key may still be missing (`AgentSetup.with_key`). Raises UnknownModel, BadTool
+    or another CallerError."""
     at = as_model(options.get("model", ""))
-    model, endpoint = read_model(at.name), endpoint_of(at)
+    model, endpoint = read_model(at.name), endpoint_of(at, is_key_needed=False)
     steps, safely = options.get("steps", {}), options.get("safety", {})
     seen, tools_given = options.get("observation", {}), options.get("tools", ())
     if safely.get("script") is True:
@@ -430,7 +464,7 @@ def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
         model=model,
         endpoint=endpoint,
         **_tools_of(tools_given),
-        delegations={one.tool().name: one for one in tools_given if isinstance(one, Subagents | AgentTool)},
+        delegations=_delegations_of(tools_given),
         output=read_output(
             None if output_type is str else output_type, checks=options.get("recovery", {}).get("output_checks", ())
         ),
@@ -468,10 +502,38 @@ class _ToolFields(TypedDict):
     is_unfurnished: bool
 
 
+def _delegations_of(given: Sequence[ToolLike]) -> dict[str, Delegation]:
+    return {one.tool().name: one for one in given if isinstance(one, Subagents | AgentTool)}
+
+
 def _tools_of(given: Sequence[ToolLike]) -> _ToolFields:
     tools, toolsets = read_tools(given), tuple([one for one in given if is_toolset(one)])
     bring = bool(toolsets) or any(one.judging is not None for one in tools)
     return _ToolFields(tools=tools, toolsets=toolsets, is_unfurnished=bring)
+
+
+class _ModelFields(TypedDict):
+    model: str
+    settings: Settings
+    extra: str
+    stream: bool
+    cache: Cache
+    model_limits: ModelLimits
+    base_url: str
+    api_key_env: str
+
+
+def _config_of_model(at: Model, *, named: ModelName) -> _ModelFields:
+    return _ModelFields(
+        model=named.name,
+        settings=at.settings,
+        extra=json_of(at.extra) if at.extra else "",
+        stream=at.stream,
+        cache=at.cache,
+        model_limits=limits_over(find_limits(named.name, profile=named.profile.name), at.limits),
+        base_url="".join((address_of(at) or "").partition("?")[:2]),
+        api_key_env=at.api_key_env or "",
+    )
 
 
 def _config_of(
@@ -487,13 +549,10 @@ def _config_of(
     config = TurnConfig(
         session_id="",
         turn_id="",
-        model=model.name,
+        **_config_of_model(at, named=model),
         system=instructions.texts,
         tool_choice=steps.get("tool_choice", "auto"),
         parallel_tool_calls=steps.get("parallel_tool_calls"),
-        settings=at.settings,
-        extra=json_of(at.extra) if at.extra else "",
-        stream=at.stream,
         max_steps=max_steps,
         limits=limits,
         max_subagents=safely.get("max_subagents", MAX_SUBAGENTS),
@@ -503,15 +562,11 @@ def _config_of(
         retry=recovery.get("retry", RetryPolicy()),
         fallbacks=tuple([fallback_of(one, at=at, model=model) for one in recovery.get("fallbacks", ())]),
         room=recovery.get("room", "compact"),
-        cache=at.cache,
-        model_limits=limits_over(find_limits(model.name, profile=model.profile.name), at.limits),
         allowed=tuple(safely.get("allowed", ALL_EFFECTS)),
         deadlines=recovery.get("deadlines", Deadlines()),
         script_limits=script_limits,
         policy=read_policy(options.get("policy")),
         hooks=hooks.points,
-        base_url="".join((address_of(at) or "").partition("?")[:2]),
-        api_key_env=at.api_key_env or "",
     )
     return hinting(config) if hint is None else msgspec.structs.replace(config, allow_hint=hint)
 
@@ -560,7 +615,7 @@ def _group(options: AgentOptions, name: str) -> dict[str, object]:
 
 
 def _within(one: Delegation, *, effects: Collection[Effect]) -> Delegation:
-    return one.over({name: agent.within_effects(effects) for name, agent in one.agents.items()})
+    return one.over({name: agent.within_effects(effects) for name, agent in one.delegates.items()})
 
 
 def steps_and_limits(limits: Limit | None) -> tuple[int, Limit | None]:

@@ -20,7 +20,13 @@ TASK = "task"
 ALONE = "It sees nothing of this conversation: put all that it needs to know into the prompt."
 
 
-class Delegate(Protocol):
+class AgentLike(Protocol):
+    """An agent, as a program has it."""
+
+    def __inside__(self) -> "Delegate": ...
+
+
+class Delegate(AgentLike, Protocol):
     """An agent, as its parent sees it."""
 
     async def run_child(self, order: ChildOrder, prompt: str | Sequence[Text | File], *, name: str) -> str:
@@ -43,7 +49,7 @@ class Subagents(msgspec.Struct, frozen=True):
     CallerError if there is no agent, or if a description belongs to no agent.
     """
 
-    agents: Mapping[str, Delegate]
+    agents: Mapping[str, AgentLike]
     descriptions: Mapping[str, str] = {}
     max_depth: int = MAX_DEPTH
 
@@ -60,9 +66,14 @@ class Subagents(msgspec.Struct, frozen=True):
 
         async def start(order: ChildOrder) -> str:
             name = order.arguments.get("agent", next(iter(self.agents)))
-            return await _hand_over(order, self.agents, name=name, max_depth=self.max_depth)
+            return await _hand_over(order, self.delegates, name=name, max_depth=self.max_depth)
 
         return _child_tool(TASK, self._description(), parameters=self._parameters(), start=start)
+
+    @property
+    def delegates(self) -> Mapping[str, Delegate]:
+        """Its agents, as their parent sees them."""
+        return {name: agent.__inside__() for name, agent in self.agents.items()}
 
     def over(self, agents: Mapping[str, Delegate]) -> "Subagents":
         """The same tool with these agents instead of its own."""
@@ -93,7 +104,7 @@ class AgentTool(msgspec.Struct, frozen=True):
 
     name: str
     description: str
-    agent: Delegate
+    agent: AgentLike
     max_depth: int = MAX_DEPTH
 
     def __post_init__(self) -> None:
@@ -102,15 +113,15 @@ class AgentTool(msgspec.Struct, frozen=True):
             raise BadTool(f"`{self.name}` needs a description: the model knows nothing else of it")
 
     @property
-    def agents(self) -> Mapping[str, Delegate]:
+    def delegates(self) -> Mapping[str, Delegate]:
         """The agent, by the tool's name."""
-        return {self.name: self.agent}
+        return {self.name: self.agent.__inside__()}
 
     def tool(self) -> Tool:
         """The tool as an agent runs it."""
 
         async def start(order: ChildOrder) -> str:
-            return await _hand_over(order, self.agents, name=self.name, max_depth=self.max_depth)
+            return await _hand_over(order, self.delegates, name=self.name, max_depth=self.max_depth)
 
         parameters: dict[str, object] = {
             "type": "object",

@@ -136,13 +136,11 @@ def open_endpoint(
     api_key_env: str | None = None,
     env: Mapping[str, str] | None = None,
     ways: Ways = IN_PYTHON,
-    transport: object = None,
+    is_key_needed: bool = True,
 ) -> Endpoint:
     """Address and key for the model. The key is `api_key`, else the variable `api_key_env`, else the profile's own variable.
 
-    No key is needed if the transport has a property `needs_key` that is False.
-
-    Raises CallerError if the address is missing or not an http(s) URL, MissingKey if the provider wants a key.
+    Raises CallerError if the address is missing or not an http(s) URL, MissingKey if the provider wants a key and it is needed.
     """
     profile = model.profile
     address = base_url or profile.base_url
@@ -161,19 +159,20 @@ def open_endpoint(
             api_key=api_key,
             api_key_env=api_key_env,
             way=ways.key,
-            is_needed=getattr(transport, "needs_key", True),
+            is_needed=is_key_needed,
         ),
     )
 
 
-def endpoint_of(model: Model) -> Endpoint:
-    """Address and key of a model in a program. Raises UnknownModel, MissingKey or another CallerError."""
+def endpoint_of(model: Model, *, is_key_needed: bool) -> Endpoint:
+    """Address and key of a model in a program. Raises UnknownModel or another CallerError; MissingKey only if the key is needed
+    now."""
     return open_endpoint(
         read_model(model.name),
         base_url=address_of(model),
         api_key=None if model.api_key is None else model.api_key.reveal(),
         api_key_env=model.api_key_env,
-        transport=model.transport,
+        is_key_needed=is_key_needed and getattr(model.transport, "needs_key", True),
     )
 
 

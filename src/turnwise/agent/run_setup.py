@@ -3,15 +3,18 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextvars import ContextVar
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypedDict, cast
 
 import msgspec
 
 from turnwise.agent.agent_options import (
     GROUP_OF,
+    Model,
     ModelLike,
     ObservationOptions,
     RecoveryOptions,
@@ -30,7 +33,7 @@ from turnwise.agent.budgets import Budget, Reservation
 from turnwise.agent.models import with_prices
 from turnwise.agent.run_input import Instruction, check_history
 from turnwise.agent.schemas import OutputCheck
-from turnwise.agent.tools import ToolLike
+from turnwise.agent.tools import ToolLike, Toolset
 from turnwise.agent.toolsets import ask_all, holding, listening, name_of, read_one_tool
 from turnwise.endpoints.transport import Transport
 from turnwise.errors import CallerError, UnknownOption
@@ -43,7 +46,7 @@ from turnwise.rules.permission_paths import escape_pattern
 from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.rules.reservations import least_of
 from turnwise.running.approvals import Approver
-from turnwise.running.run_context import Inspector
+from turnwise.running.run_context import Inspector, variable_of_run
 from turnwise.running.runner_config import StepPreparer
 from turnwise.running.tools import CallJudging, ChildOrder, Tool
 from turnwise.running.watcher_events import Watch
@@ -155,6 +158,55 @@ class _JudgingInspector(msgspec.Struct, frozen=True):
         return [one for facts in found for one in facts]
 
 
+class Override(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Agent.override` swaps; None is left as it is."""
+
+    model: Model | None = None
+    deps: object = None
+    tools: Sequence[ToolLike] | None = None
+    toolsets: Sequence[Toolset] | None = None
+
+    def over(self, setup: AgentSetup) -> AgentSetup:
+        """The setup with what is swapped."""
+        if self.tools is not None:
+            setup = msgspec.structs.replace(setup, delegations={}).with_tools(self.tools)
+        if self.toolsets is not None:
+            setup = setup.with_toolsets(self.toolsets)
+        return setup if self.model is None else setup.asking(self.model)
+
+
+_overrides: ContextVar[Mapping[object, Override]] = ContextVar("turnwise_overrides", default=MappingProxyType({}))
+_model_above: ContextVar[Model | None] = variable_of_run("model_above", default=None)
+
+
+@contextlib.contextmanager
+def overriding(agent: object, given: Override) -> Generator[None]:
+    """Inside this block, and in every task that begins there, runs of this agent have `given`, over what an outer block gave."""
+    outer = _overrides.get()
+    said = {name: one for name in Override.__struct_fields__ if (one := getattr(given, name)) is not None}
+    token = _overrides.set({**outer, agent: msgspec.structs.replace(outer.get(agent, Override()), **said)})
+    try:
+        yield
+    finally:
+        _overrides.reset(token)
+
+
+def override_of(agent: object) -> Override:
+    """What is swapped for this agent here. A model is swapped for its sub-agents, too."""
+    own = _overrides.get().get(agent, Override())
+    return own if own.model is not None else msgspec.structs.replace(own, model=_model_above.get())
+
+
+@contextlib.contextmanager
+def asked_below(model: Model | None) -> Generator[None]:
+    """Inside this block, the sub-agents of the run ask this model, unless they have an override of their own."""
+    token = _model_above.set(model)
+    try:
+        yield
+    finally:
+        _model_above.reset(token)
+
+
 class KeptOpen:
     """What an agent keeps open inside `async with`: once for each event loop, until the last user has left."""
 
@@ -228,7 +280,7 @@ async def priced(setup: AgentSetup, config: TurnConfig) -> TurnConfig:
         return config
     prices = await setup.prices.of_turn(config)
     least_usd = {
-        tool: {name: await agent.least_usd(config.limits) for name, agent in one.agents.items()}
+        tool: {name: await agent.least_usd(config.limits) for name, agent in one.delegates.items()}
         for tool, one in setup.delegations.items()
     }
     return with_prices(config, prices=prices, least_usd=least_usd)

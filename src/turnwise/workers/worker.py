@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from turnwise.agent.agent import Agent
+from turnwise.agent.agent import Agent, inside
 from turnwise.agent.agent_setup import ALL_EFFECTS
 from turnwise.agent.results import RunResult
 from turnwise.agent.runs import Run
@@ -49,8 +49,8 @@ def narrowed(agent: Agent, claim: Claim, *, journal: Journal, allows: WorkerAllo
     """The agent for a claimed turn. Raises TurnRefused, with the reason, for wishes beyond the agent. A turn that continues keeps
     what it began with."""
     wishes = read_wishes(claim.wishes) if claim.is_new else NO_WISHES
-    config = narrowed_config(agent.config, wishes, allows=allows)
-    return agent.keeping(journal, config=config, effects=_effects(wishes))
+    config = narrowed_config(inside(agent).config, wishes, allows=allows)
+    return inside(agent).keeping(journal, config=config, effects=_effects(wishes))
 
 
 def narrowed_config(config: TurnConfig, wishes: TurnWishes, *, allows: WorkerAllows) -> TurnConfig:
@@ -149,7 +149,8 @@ class Worker:
         if not agents:
             raise CallerError("a worker needs at least one agent")
         for name, agent in agents.items():
-            if agent.deps_wanted().lacks_factory:
+            inside(agent).check_key()  # before it takes a turn
+            if inside(agent).deps_wanted().lacks_factory:
                 raise CallerError(
                     f"the agent `{name}` needs `deps`, and nobody gives them to a worker's runs: give it a function that makes "
                     "them, `deps_type=DepsFactory(...)`"

@@ -28,6 +28,7 @@ from acp.schema import (
 from acp.schema import StopReason as AcpStop
 from acp.schema import Usage as AcpUsage
 
+from turnwise.agent.agent import inside
 from turnwise.agent.results import RunResult
 from turnwise.agent.run_setup import RunOptions
 from turnwise.agent.runs import Run
@@ -526,7 +527,7 @@ class EditorSession:
         self._commands_note = place.commands_note
         if self._begun:
             return place
-        return msgspec.structs.replace(place, agent=place.agent.opening(self.id))
+        return msgspec.structs.replace(place, agent=inside(place.agent).opening(self.id))
 
     def _show_terminal(self, call: ToolCall, terminal: str) -> None:
         if self._teller is not None:
