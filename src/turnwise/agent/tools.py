@@ -174,8 +174,9 @@ def tool(
       model is told that the outcome is unknown.
 
     If the first parameter is a `RunContext[Deps]`, it gets the run's context, and the model does not see it. The
-    returned value is the result: text, or a value that JSON can carry. An exception becomes a result with its message;
-    raise `ToolFault` to choose the words.
+    returned value is the result: text, or a value that JSON can carry. If it raises a `ToolFault`, the model reads
+    the fault's text. Of any other exception the model reads only the class; the logger `turnwise.tools` has it with its
+    traceback.
 
     On a method, each object has a tool of its own: `Agent(tools=[shop.find])`.
 

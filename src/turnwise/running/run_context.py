@@ -17,7 +17,7 @@ from turnwise.base.clock import Clock, ends_in_time
 from turnwise.errors import CallerError
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.read_only_commands import JudgedPrograms
-from turnwise.running.tool_output import words_of
+from turnwise.running.tool_output import traceback_of
 from turnwise.turn.config import Approval, ToolOffer
 from turnwise.turn.events import CallsInspected, InspectCalls, PlannedCall, RunTools
 from turnwise.turn.verdicts import changed_since
@@ -218,7 +218,7 @@ async def _found(
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # noqa: BLE001 (a stranger's: `sys.exit()` in it must not end the program)
-        _log.warning("the inspector of calls raised %s; they are asked about", scrub(words_of(error)))
+        _log.warning("the inspector of calls raised; they are asked about\n%s", traceback_of(error, scrub=scrub))
         return ()
     facts = tuple([one for one in given if isinstance(one, CallFacts)])
     if len(facts) < len(given):

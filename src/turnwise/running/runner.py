@@ -30,6 +30,7 @@ from turnwise.running.resumption import LOST_REQUEST, STUCK, LeftTurn, begun_bel
 from turnwise.running.run_context import find_changed, find_facts
 from turnwise.running.runner_config import EndpointRecovery, RunnerMeans, Sender, around_of
 from turnwise.running.scripts import Scripts
+from turnwise.running.tool_output import FailedCall
 from turnwise.running.tools import ToolRun
 from turnwise.running.watcher_events import (
     CallAnswered,
@@ -162,6 +163,7 @@ STRANGE = frozenset({RunHooks, Ask, CheckOutput})  # the user's own code does th
 InterruptKind = Literal["cancel", "deadline"]
 EndKind = Literal["cancel", "deadline", "journal"]
 
+MAX_NOTES = 50  # a tool that fails at each call shall not fill a result
 TOOL_SHARE = 5 / 9  # of the time in which a cancelled command settles: the part for the tools themselves
 ANSWERS_SHARE = (
     1 / 4
@@ -686,8 +688,12 @@ class _Running:
             if self.pen is not None and run is not None and len(run.finished) < len(calls):
                 await self._record_end(result, children=run.children[self._children_told :])
             self._teller.unanswered.pop(result.call_id, None)
+            failed = None if run is None or not result.is_error else run.failed(result.call_id)
+            if failed is not None:
+                self._has_failed(failed)
             if is_watched:
-                self._tell(ToolFinished(result, self._clock.monotonic() - began[result.call_id]))
+                seconds = self._clock.monotonic() - began[result.call_id]
+                self._tell(ToolFinished(result, seconds, None if failed is None else failed.error))
 
         changed = await self._changed(command) if [1 for planned in command.calls if planned.shown] else {}
         done = self._ended | changed.keys()
@@ -720,6 +726,13 @@ class _Running:
         self._begun_before = frozenset()
         self.time.ended(None if command.most_s is None else began_s + command.most_s)
         return ToolsFinished(results=(*results, *changed.values()), children=children)
+
+    def _has_failed(self, failed: FailedCall) -> None:
+        """A person is told of it in the run's notes."""
+        of = f" (of the sub-agent `{'/'.join(self._means.path)}`)" if self._means.path else ""
+        notes, said = self.books.ledger.notes, f"{failed.said}{of}"
+        if said not in notes and len(notes) < MAX_NOTES:
+            notes.append(said)
 
     def _record_answer(self, approval: Approval) -> "asyncio.Future[None] | None":
         """Record the answer to one of several asks at once: the person who gave it is not asked again. The result says when it is

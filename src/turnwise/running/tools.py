@@ -30,7 +30,7 @@ from turnwise.running.run_context import (
     judged_paths,
     judged_programs,
 )
-from turnwise.running.tool_output import error_result, failure_of, result_of
+from turnwise.running.tool_output import FailedCall, error_result, failure_of, result_of, shown_result
 from turnwise.running.watcher_events import Observe, Watch, WatcherEvent
 from turnwise.running.working_call import (
     AskPutter,
@@ -292,7 +292,7 @@ class ToolRun:
         self._on_finish = on_finish
         self._tell = tell
         self._settle_s = settle_s
-        self._result_of = functools.partial(result_of, whole_bytes=whole_bytes)
+        self._result_of = functools.partial(shown_result, whole_bytes=whole_bytes)
         self._computes = whole_bytes is not None
         self._around = around
         self._end_s = None if most_s is None else clock.monotonic() + most_s
@@ -302,6 +302,11 @@ class ToolRun:
         self._at_work = 0  # sub-agents at work
         self._results: dict[int, ToolResult] = {}
         self._started: list[str] = []
+        self._failed: dict[str, FailedCall] = {}
+
+    def failed(self, call_id: str) -> FailedCall | None:
+        """Why a call has failed, if its result is that its tool raised. It is told once."""
+        return self._failed.pop(call_id, None)
 
     @property
     def finished(self) -> tuple[ToolResult, ...]:
@@ -541,8 +546,12 @@ class ToolRun:
             result = await self._call(function, planned)
         except asyncio.CancelledError:  # nothing else can be raised here
             result = _cancelled_itself(planned.call)
-        if not over.done():
-            over.set_result(result)
+        if over.done():
+            return
+        if isinstance(result, FailedCall):
+            self._failed[planned.call.id] = result
+            result = result.result
+        over.set_result(result)
 
     async def _stop(self, task: asyncio.Task[None]) -> bool:
         """Cancel the task and wait a moment; true if it has ended."""
@@ -553,7 +562,7 @@ class ToolRun:
         task.add_done_callback(_abandoned.discard)
         return False
 
-    async def _call(self, function: Callable[[Arguments], object], planned: PlannedCall) -> ToolResult:
+    async def _call(self, function: Callable[[Arguments], object], planned: PlannedCall) -> ToolResult | FailedCall:
         """Run the function to its result. Raises nothing but CancelledError: a tool's exception is a result."""
         call = planned.call
         try:
@@ -566,7 +575,7 @@ class ToolRun:
                 value = await in_thread(functools.partial(self._call_here, function, arguments, call), name=THREAD)
             if inspect.isawaitable(value):
                 value = await cast("Awaitable[object]", value)
-            if isinstance(value, ToolResult):
+            if isinstance(value, ToolResult | FailedCall):
                 return value
             if _is_large(value):  # a model's own serialiser may be slow, and other work waits for the loop
                 return await in_thread(functools.partial(self._result_of, call, value), name=THREAD)
