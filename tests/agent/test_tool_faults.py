@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flat_agents import flat_agent
+from left_journals import copy_of_a_crash
 from turnwise import (
     Agent,
+    CallerError,
     ChildSeen,
     Journal,
     RunResult,
@@ -159,3 +162,125 @@ async def test_a_log_that_raises_harms_no_turn() -> None:
     finally:
         logger.removeFilter(broken)
     assert results_of(result) == [f"ConnectionError: {TOOL_FAILED}"] * 2 and text_of(result.messages[-1]) == "So."
+
+
+@pytest.mark.promise("run:tool-fault")
+@pytest.mark.parametrize("failing", [charge, charge_later], ids=lambda one: one.tool.name)
+async def test_raise_ends_the_run_with_the_tools_exception_and_settles_the_rest(failing: Any, tmp_path: Path) -> None:
+    """Proves: the original exception, with the run so far: each call of the step has its result, the journal has the turn as
+    ended, the bill is that of the ledger, nothing was sent afterwards, and the session goes on. A ToolFault is told as ever."""
+    waits = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        await waits.wait()
+        return "never"
+
+    said = [call("refuse", cents=1), [call("wait"), call(failing.tool.name, cents=5)], "Then not."]
+    model = ScriptedModel(said)
+    with Journal(tmp_path / "turns.db") as journal:
+        agent = agent_of(model, tools=[failing, refuse, wait], journal=journal, tool_errors="raise")
+        with pytest.raises(ConnectionError, match="cannot reach") as caught:
+            await agent.run("Charge.")
+        result: RunResult[Any] = caught.value.run  # type: ignore[attr-defined]
+        assert (result.stop_reason, result.complete, len(model.asked)) == ("tool_failed", False, 2)
+        assert "a tool failed: the tool `charge" in result.text and "hunter2" not in repr(result.messages)
+        told = results_of(result)
+        assert told[0] == "the card has expired: ask for another one" and told[2] == f"ConnectionError: {TOOL_FAILED}"
+        assert told[1].startswith("The turn ended before a result was there, because another tool failed.")
+        assert [one.outcome for one in result.ledger] == ["ok", "ok"]
+        (turn,) = journal.find_session(result.session).turns
+        assert (turn.status, turn.stop_reason) == ("done", "tool_failed")
+        again = await agent.run("Leave it.", session=result.session)
+    assert again.text == "Then not." and "a turnwise run" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.promise("run:tool-fault")
+@pytest.mark.parametrize("where", ["root", "child", "run"])
+async def test_a_sub_agents_tool_raises_at_the_root(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Proves: `raise` of an agent or of a run holds for the tools below it, and the exception is logged and noted once. Of a
+    sub-agent alone it ends the sub-agent's run: for its parent, that is a call that has failed."""
+    below = ScriptedModel([call("charge", cents=5), "It failed."])
+    of_child = {"tool_errors": "raise"} if where == "child" else {}
+    child = agent_of(below, tools=[charge], description="Charges.", **of_child)
+    model = ScriptedModel([call("task", agent="till", prompt="Charge 5."), "Sorry."])
+    agent = agent_of(model, agents={"till": child}, **({"tool_errors": "raise"} if where == "root" else {}))
+    options: dict[str, Any] = {"tool_errors": "raise"} if where == "run" else {}
+    if where == "child":
+        result = await agent.run("Charge.", **options)
+        assert results_of(result) == [f"ConnectionError: {TOOL_FAILED}"] and result.text == "Sorry."
+    else:
+        with pytest.raises(ConnectionError) as caught:
+            await agent.run("Charge.", **options)
+        result = caught.value.run  # type: ignore[attr-defined]
+        assert (result.stop_reason, len(model.asked)) == ("tool_failed", 1)
+    (child_report,) = result.children
+    assert (len(below.asked), child_report.requests, child_report.stop_reason) == (1, 1, "tool_failed")
+    assert len(result.ledger) == len(model.asked) + 1
+    (note,) = result.notes
+    assert "`charge` raised ConnectionError" in note and "`till`" in note
+    assert len([one for one in caplog.records if one.name == TOOLS]) == 1
+
+
+@pytest.mark.promise("run:tool-fault")
+async def test_a_program_that_calls_a_tool_that_raises_ends_with_the_run() -> None:
+    """Proves: a scripted step is cut off, and its result says which calls have run."""
+    program = 'try:\n    charge(cents=5)\nexcept Exception:\n    print("caught")'
+    model = ScriptedModel([call("script", program=program), "Sorry."])
+    with pytest.raises(ConnectionError) as caught:
+        await agent_of(model, tools=[charge], script=True, tool_errors="raise").run("Charge.")
+    (told,) = results_of(caught.value.run)  # type: ignore[attr-defined]
+    assert told.startswith(
+        "The turn ended in the middle of this program, because a tool failed. 1 call had run (`charge`)"
+    )
+
+
+@pytest.mark.promise("run:tool-fault")
+async def test_what_is_no_exception_is_the_cause_of_a_tool_fault() -> None:
+    """Proves: `sys.exit()` in a tool ends its run, and not the event loop; a stream raises what `run` raises."""
+
+    @tool
+    def leave() -> str:
+        """Leave."""
+        sys.exit(3)
+
+    agent = agent_of(ScriptedModel([call("leave")] * 2), tools=[leave], tool_errors="raise")
+    with pytest.raises(ToolFault, match="a tool raised SystemExit") as caught:
+        await agent.run("Go.")
+    assert isinstance(caught.value.__cause__, SystemExit)
+    with pytest.raises(ToolFault):
+        async with agent.stream("Go.") as run:
+            async for _ in run.events():
+                pass
+
+
+@pytest.mark.promise("run:tool-fault", "keep:crash")
+async def test_a_turn_that_goes_on_behind_a_crash_raises_too(tmp_path: Path) -> None:
+    """Proves: `raise` is the turn's: an agent that only tells, and takes the turn up, ends it with the exception."""
+    path, left = tmp_path / "turns.db", tmp_path / "left.db"
+
+    @tool(idempotent=True)
+    def first() -> str:
+        """Be there when the process dies."""
+        if not left.exists():
+            copy_of_a_crash(path, left)
+        return "done"
+
+    with Journal(path) as journal:
+        model = ScriptedModel([call("first"), call("charge", cents=5)])
+        agent = agent_of(model, tools=[first, charge], journal=journal, tool_errors="raise")
+        with pytest.raises(ConnectionError) as caught:
+            await agent.run("Charge.")
+    session = caught.value.run.session  # type: ignore[attr-defined]
+    with Journal(left) as journal:
+        model = ScriptedModel([call("charge", cents=5)])
+        with pytest.raises(ConnectionError) as caught:
+            await agent_of(model, tools=[first.tool, charge], journal=journal).resume(session, take_over=True)
+    assert len(caught.value.run.ledger) == 2  # type: ignore[attr-defined]
+
+
+def test_tool_errors_is_told_or_raise() -> None:
+    """Proves: another word is an error that shows the two."""
+    with pytest.raises(CallerError, match='`tool_errors` must be "told" or "raise"'):
+        agent_of(ScriptedModel([]), tool_errors="ignore")

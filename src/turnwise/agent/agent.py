@@ -42,7 +42,7 @@ from turnwise.agent.run_setup import (
     run_below,
     terms_of,
 )
-from turnwise.agent.runs import REMOVED, Run, RunControl, RunStream, interrupted
+from turnwise.agent.runs import REMOVED, Run, RunControl, RunStream, carrying, interrupted
 from turnwise.agent.schemas import OutputType, checker_of, output_over
 from turnwise.agent.tools import BATCH_HINT, ToolLike
 from turnwise.base.clock import TimeOrderedIds
@@ -62,7 +62,7 @@ from turnwise.running.runner_config import SETTLE_S, EndpointRecovery, Observati
 from turnwise.running.tools import ChildOrder, Tool
 from turnwise.running.watcher_events import Feed
 from turnwise.running.working_call import ModelAnswer, ModelQuestion
-from turnwise.turn.config import Effect, OneAsk, TurnConfig, TurnResult, listed
+from turnwise.turn.config import Effect, OneAsk, ToolErrors, TurnConfig, TurnResult, listed
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.programs import asked_ids, asks_of, listed_digests
 from turnwise.vocab import File, Message, StopReason, Text
@@ -87,6 +87,9 @@ class Agent(Generic[Deps, Output]):
     - `limits` bound a run. `MaxSteps(8) | MaxTokens(20_000)`: either limit stops it. With `&`, only both together stop
       it. Every limit reserves one request for the answer. Without a `MaxSteps` a run has at most 20 steps.
       A `Budget` bounds many runs together.
+    - `tool_errors`: what an exception of a tool does. The words of a `ToolFault` always go to the model. Of any other
+      exception, with `told`, the model reads only the class and that the tool failed, and the run goes on. With `raise`
+      the run ends, and raises the exception with the run so far as its `run`. Sub-agents' tools are included.
     - `endpoint`, `recovery`, `safety` and `observation` are dicts of further options: `EndpointOptions`,
       `RecoveryOptions`, `SafetyOptions`, `ObservationOptions`.
 
@@ -105,6 +108,7 @@ class Agent(Generic[Deps, Output]):
         output_type: type[Output] | None = None,
         deps_type: type[Deps] | DepsFactory[Deps] | None = None,
         limits: Limit | Budget | None = None,
+        tool_errors: ToolErrors = "told",
         endpoint: EndpointOptions = ...,
         recovery: RecoveryOptions = ...,
         safety: SafetyOptions = ...,
@@ -120,6 +124,7 @@ class Agent(Generic[Deps, Output]):
         output_type: object,
         deps_type: Any = None,
         limits: Limit | Budget | None = None,
+        tool_errors: ToolErrors = "told",
         endpoint: EndpointOptions = ...,
         recovery: RecoveryOptions = ...,
         safety: SafetyOptions = ...,
@@ -135,6 +140,7 @@ class Agent(Generic[Deps, Output]):
         output_type: object = None,
         deps_type: type[Deps] | DepsFactory[Deps] | None = None,
         limits: Limit | Budget | None = None,
+        tool_errors: ToolErrors = "told",
         endpoint: EndpointOptions = {},  # noqa: B006 (never changed)
         recovery: RecoveryOptions = {},  # noqa: B006 (never changed)
         safety: SafetyOptions = {},  # noqa: B006 (never changed)
@@ -146,6 +152,7 @@ class Agent(Generic[Deps, Output]):
             "instructions": instructions,
             "output_type": output_type,
             "limits": limits,
+            "tool_errors": tool_errors,
             "endpoint": endpoint,
             "recovery": recovery,
             "safety": safety,
@@ -246,7 +253,8 @@ class Agent(Generic[Deps, Output]):
 
         `options` (`RunOptions`) hold for this run alone. `deps` is what its tools find in their `RunContext`;
         `output_type` replaces the agent's. A failed provider, a reached limit or a refusal is in the result and is
-        never raised. Raises CallerError for options that cannot work, and whatever `prepare_step` raises.
+        never raised. Raises CallerError for options that cannot work, whatever `prepare_step` raises, and with
+        `tool_errors="raise"` whatever a tool raises.
         """
         return await self._start(prompt, options=options)
 
@@ -527,7 +535,10 @@ class Agent(Generic[Deps, Output]):
             if runner.result is not None:
                 was_cancelled = runner.result.stop_reason is StopReason.CANCELLED
                 await setup.hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines, run=run)
-        return ended(result, ledger=runner.ledger)
+        so_far = ended(result, ledger=runner.ledger)
+        if runner.raised is not None:
+            raise carrying(runner.raised, so_far)
+        return so_far
 
     # What a parent calls on an agent that is behind one of its tools (`Delegate`).
 

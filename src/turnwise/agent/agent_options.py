@@ -31,7 +31,16 @@ from turnwise.running.runner_config import StepPreparer
 from turnwise.running.tools import Tool
 from turnwise.settings.options import OptionRow, rows, rows_from
 from turnwise.telemetry.telemetry import Telemetry
-from turnwise.turn.config import Approval, CallsInText, Deadlines, Effect, ResumeTerms, RoomPolicy, ScriptLimits
+from turnwise.turn.config import (
+    Approval,
+    CallsInText,
+    Deadlines,
+    Effect,
+    ResumeTerms,
+    RoomPolicy,
+    ScriptLimits,
+    ToolErrors,
+)
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.vocab import Cache, Message, NamedTool, Settings, Text, ToolChoice, ToolSpec
 
@@ -351,6 +360,7 @@ KINDS: dict[str, OptionKind] = {
         said="a limit, several joined with `|`: `MaxRequests(3) | MaxTokens(20_000)`, or a `Budget`",
         may_be_none=True,
     ),
+    "tool_errors": OptionKind(choices=get_args(ToolErrors)),
     # endpoint
     "base_url": _TEXT_OR_NONE,
     "api_key": _TEXT_OR_NONE,
@@ -441,7 +451,7 @@ ELSEWHERE = {
     "output_validators": "Did you mean `output_checks`?",
 }
 
-BESIDE_GROUPS = frozenset({"model", "tools", "instructions", "output_type", "deps_type", "limits"})
+BESIDE_GROUPS = frozenset({"model", "tools", "instructions", "output_type", "deps_type", "limits", "tool_errors"})
 _ROWS = {row.name: row for row in rows_from("agent", "run")}
 _NAMES = {MaxSteps: "max_steps", **{row.option.limit: row.name for row in rows() if row.option.limit is not None}}
 

@@ -52,7 +52,16 @@ from turnwise.running.runner_config import Safety, StepPreparer
 from turnwise.running.tools import Tool
 from turnwise.settings.catalogue import find_limits, limits_over
 from turnwise.telemetry.telemetry import Telemetry
-from turnwise.turn.config import ALLOW_EFFECT, MAX_STEPS, Deadlines, Effect, ScriptLimits, ToolOffer, TurnConfig
+from turnwise.turn.config import (
+    ALLOW_EFFECT,
+    MAX_STEPS,
+    Deadlines,
+    Effect,
+    ScriptLimits,
+    ToolErrors,
+    ToolOffer,
+    TurnConfig,
+)
 from turnwise.turn.events import ScriptFunction
 from turnwise.turn.programs import PROGRAM, TAKEN, functions_of, is_callable
 from turnwise.vocab import Settings, ToolSpec
@@ -297,6 +306,7 @@ class AgentOptions(TypedDict, total=False):
     instructions: Instruction | Sequence[Instruction]
     output_type: object
     limits: Limit | Budget | None
+    tool_errors: ToolErrors
     endpoint: EndpointOptions
     recovery: RecoveryOptions
     safety: SafetyOptions
@@ -504,6 +514,7 @@ def _config_of(options: AgentOptions, *, model: ModelName, hooks: Hooks, instruc
         script_limits=script_limits,
         policy=read_policy(safely.get("policy")),
         hooks=hooks.points,
+        tool_errors=options.get("tool_errors", "told"),
         base_url="".join((at.get("base_url") or "").partition("?")[:2]),
         api_key_env=at.get("api_key_env") or "",
     )

@@ -45,7 +45,7 @@ from turnwise.running.runner_config import StepPreparer
 from turnwise.running.tools import CallJudging, ChildOrder, Tool
 from turnwise.running.watcher_events import Watch
 from turnwise.settings.options import RunSettings, rows_from
-from turnwise.turn.config import Approval, ResumeTerms, TurnConfig
+from turnwise.turn.config import Approval, ResumeTerms, ToolErrors, TurnConfig
 from turnwise.turn.events import PlannedCall
 from turnwise.vocab import Message, ToolChoice
 
@@ -268,6 +268,7 @@ class RunOptions(TypedDict, total=False):
     tools: Sequence[ToolLike]
     instructions: Instruction | Sequence[Instruction]
     limits: Limit | Budget | None
+    tool_errors: ToolErrors
     endpoint: EndpointOptions
     recovery: RecoveryOptions
     safety: SafetyOptions

@@ -10,9 +10,10 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Generic
 
+from turnwise.agent.formatting import many
 from turnwise.agent.results import Output, RunEvent, RunFinished, RunInterrupted, RunResult
 from turnwise.agent.run_input import message_of
-from turnwise.errors import CallerError
+from turnwise.errors import CallerError, ToolFault
 from turnwise.running.run_context import apart
 from turnwise.running.runner import InterruptKind, Runner
 from turnwise.running.watcher_events import Backlog, FrameSeen, TurnFinished
@@ -251,6 +252,24 @@ class RunStream(Generic[Output]):
             self._run.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._run
+
+
+def carrying(error: BaseException, result: RunResult[Any]) -> Exception:
+    """The exception of a tool that has ended its run, with the run so far as its `run` and in a note.
+
+    What is no Exception (`sys.exit()` in a tool) is the cause of a ToolFault: raised as it is, it would end the program's event
+    loop, and every other run in it.
+    """
+    if not isinstance(error, Exception):
+        fault = ToolFault(f"a tool raised {type(error).__name__}")
+        fault.__cause__ = error
+        error = fault
+    with contextlib.suppress(AttributeError, TypeError):  # a class with `__slots__` takes no further attribute
+        error.run = result  # type: ignore[attr-defined]
+        error.add_note(
+            f"It ended a turnwise run after {many(result.requests, 'request')}: `run` of this exception has it."
+        )
+    return error
 
 
 def interrupted(result: RunResult[Any]) -> RunInterrupted:

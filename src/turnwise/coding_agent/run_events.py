@@ -217,7 +217,7 @@ def describe_end(result: RunResult, *, asked: FailedModel) -> str:
             return f"waiting for {' and '.join(wanted)}"
         case StopReason.CANCELLED:
             return "cancelled"
-        case StopReason.GIVEN_UP:
+        case StopReason.GIVEN_UP | StopReason.TOOL_FAILED:
             return result.why_incomplete
         case StopReason.REFUSED:
             return "refused"

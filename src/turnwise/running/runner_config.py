@@ -182,6 +182,7 @@ def around_of(
         activity=None if journal is None or journal.lease is None else journal.lease.activity,
         run=means.run,
         observe=means.observation.observe,
+        tool_errors=config.tool_errors,
         answers=means.answers,
         put_ask=ToolAsks(
             approver=means.safety.approver,

@@ -31,11 +31,19 @@ class NotShowable(Exception):
     """A tool ran, and JSON cannot carry what it returned. The text is for the model; the cause is for the tool's author."""
 
 
+class RaisedBelow(Exception):
+    """A tool of a sub-agent raised `error`, and that ended the sub-agent's run."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
 class FailedCall(msgspec.Struct, frozen=True):
     """A call that ended with an exception which is a fault of the tool: what the model reads, and the exception."""
 
     result: ToolResult
     error: BaseException
+    is_told: bool = False  # a sub-agent's tool raised it: log and notes have it
 
     @property
     def said(self) -> str:
@@ -89,6 +97,9 @@ def failure_of(call: ToolCall, error: BaseException) -> ToolResult | FailedCall:
         error, ToolFault
     ):  # the run's log has it as a call that failed: nothing here is for the tool's author
         return error_result(call, _words(error))
+    if isinstance(error, RaisedBelow):
+        error = error.error
+        return FailedCall(error_result(call, f"{class_name(error)}: {TOOL_FAILED}"), error, is_told=True)
     if isinstance(error, NotShowable):
         failed = FailedCall(error_result(call, str(error)), error.__cause__ or error)
     else:

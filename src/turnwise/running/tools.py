@@ -43,7 +43,7 @@ from turnwise.running.working_call import (
     telling,
     tells_of,
 )
-from turnwise.turn.config import ChildReport, ResumeTerms, ToolOffer, TurnResult
+from turnwise.turn.config import ChildReport, ResumeTerms, ToolErrors, ToolOffer, TurnResult
 from turnwise.turn.events import PlannedCall
 from turnwise.turn.outcomes import NO_TIME, TURNS_TIME
 from turnwise.vocab import ToolCall, ToolResult
@@ -133,6 +133,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
       the turn.
     - `above` is the parent's run. `observe` makes observers for those below it that have none of their own.
     - `ended` is given the sub-agent's result, if it has one.
+    - `tool_errors` is the parent's: with `raise`, an exception of a sub-agent's tool ends both runs.
     """
 
     call: ToolCall
@@ -155,6 +156,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     above: RunAtHand | None = None
     observe: Observe | None = None
     ended: Callable[[TurnResult], None] | None = None
+    tool_errors: ToolErrors = "told"
 
 
 AnswerFor = Callable[[ChildOrder, ModelQuestion], Awaitable[ModelAnswer]]
@@ -181,6 +183,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     put_ask: AskPutter | None = None  # asks a person what a tool asks
     run: RunAtHand | None = None  # what tools with a context see, and whose deps sub-agents may have
     observe: Observe | None = None
+    tool_errors: ToolErrors = "told"
     answers: AnswerFor | None = None  # for tools whose calls may ask the model
 
 
@@ -480,6 +483,7 @@ class ToolRun:
             terms=around.terms,
             above=around.run,
             observe=around.observe,
+            tool_errors=around.tool_errors,
         )
 
     async def _within_deadline(
