@@ -22,10 +22,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = """
 Agent AgentTool Approval AskClosed AskOpened Asking AttemptDiscarded BadTool Budget BudgetSpent CallAnswered
 CallerError ChangeArguments ChangeResult ChildSeen Deadlines Deny DepsFactory EndpointOptions ExportedHistory Fault
-FaultKind File FinishReason FrameSeen FunctionTool Hook ImportedHistory Journal MaxCost MaxRequests MaxSteps MaxTokens
+FaultKind File FinishReason FrameSeen FunctionTool Hook ImportedHistory Journal LimitReached
+MaxCost MaxRequests MaxSteps MaxTokens
 MaxToolCalls MaxWallTime McpServer Message MethodsOf MissingKey ModelFault ModelLimits NamedTool ObservationOptions OneAsk
 OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta RecoveryOptions Repair RequestAboutToLeave
-RequestFinished RequestStarted RetryPolicy Run RunContext RunFinished RunInterrupted RunNoted RunResult RunStream SafetyOptions
+RequestFinished RequestStarted RetryPolicy Run RunCancelled RunContext RunFailed RunFinished
+RunInterrupted RunNoted RunRefused RunResult RunStopped RunStream SafetyOptions
 ScriptLimits SessionKey Settings StepChanges StepStarted StepView StopReason Subagents Telemetry Text TextDelta Tool
 ToolAboutToRun ToolCall ToolFault ToolFinished ToolProgress ToolRan ToolResult ToolSpec ToolStarted Toolset ToolsetNoted TurnEnded
 TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage Workspace __version__ approved filtered messages_from

@@ -341,7 +341,7 @@ async def test_a_provider_that_fails_is_a_result_with_what_there_is() -> None:
         for script, kind in (("fault-401", "auth"), ("fault-html", "protocol"), ("fault-reset", "disconnected")):
             result = await agent_for(lab, script, tools=[read]).run("Hi.")
             assert result.stop_reason == StopReason.PROVIDER_FAILED
-            assert result.text.strip() and not result.complete
+            assert result.shown_text.strip() and not result.complete
             assert result.fault is not None and result.fault.kind == kind
             assert kind in result.why_incomplete and result.fault.message in result.why_incomplete
 

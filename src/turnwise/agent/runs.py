@@ -200,11 +200,12 @@ class RunStream(Generic[Output]):
         """The answer's text as it arrives, to the end of the run.
 
         turnwise repeats a failed request, so a text may arrive twice: an `AttemptDiscarded` event marks that.
-        `result.text` is the final answer.
+        `result.text` is the final answer. Raises ProviderFault at its end if the provider failed: what came before is no answer.
         """
         async for event in self._events:
             if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
                 yield event.frame.text
+        _ = self._result is None or self._result.text
 
     @property
     def result(self) -> RunResult[Output]:
