@@ -453,7 +453,7 @@ class Agent(Generic[Deps, Output]):
 
         - Finished requests and finished tool calls are not repeated. A request that was under way counts as lost and is
           sent again.
-        - A call that may have run is repeated only if its tool is `idempotent`, or if the tool's `probe` says that it did not
+        - A call that may have run is repeated only if its tool is `idempotent`, or if the tool's `reconcile` says that it did not
           happen. Otherwise the model is told that the outcome is unknown.
         - The turn keeps its model, limits and rules. Tools, keys and the approver come from this agent; `rules` are
           added after the turn's own.

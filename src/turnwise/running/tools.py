@@ -30,7 +30,15 @@ from turnwise.running.run_context import (
     judged_paths,
     judged_programs,
 )
-from turnwise.running.tool_output import FailedCall, error_result, failure_of, result_of, shown_result
+from turnwise.running.tool_output import (
+    FailedCall,
+    class_name,
+    error_result,
+    failure_of,
+    log_failure,
+    result_of,
+    shown_result,
+)
 from turnwise.running.watcher_events import Observe, Watch, WatcherEvent
 from turnwise.running.working_call import (
     AskPutter,
@@ -48,22 +56,22 @@ from turnwise.turn.events import PlannedCall
 from turnwise.turn.outcomes import NO_TIME, TURNS_TIME
 from turnwise.vocab import ToolCall, ToolResult
 
-# How a tool's probe is asked what became of a call whose process has died.
+# What became of a call whose process has died, by the tool's own `reconcile`.
 
 
-CallProbe = Callable[[dict[str, object]], object]
+Reconcile = Callable[[dict[str, object]], object]
 """Takes a call's arguments and tells what became of the call: its result, or None if it did not happen. If it raises, the outcome
 is unknown. It changes nothing."""
 
 MOST_S = 30.0
-PROBE_THREAD = "turnwise-probe"
+RECONCILE_THREAD = "turnwise-reconcile"
 
 
 class OutcomeUnknown(Exception):
-    """The probe could not tell."""
+    """`reconcile` could not tell."""
 
 
-async def ask_probe(probe: CallProbe, planned: PlannedCall, *, key: str, clock: Clock) -> ToolResult | None:
+async def reconciled(reconcile: Reconcile, planned: PlannedCall, *, key: str, clock: Clock) -> ToolResult | None:
     """The call's result; None if it has not happened. Raises OutcomeUnknown."""
     call = planned.call
     arguments: dict[str, object] = (
@@ -72,7 +80,7 @@ async def ask_probe(probe: CallProbe, planned: PlannedCall, *, key: str, clock: 
         else msgspec.json.decode(planned.arguments, type=dict[str, object])
     )
     with CallTerms(seconds=None, computes=False, call=key), judged_paths(planned.paths or None):
-        task = asyncio.create_task(_ask(probe, arguments), name=f"probe {call.name}")
+        task = asyncio.create_task(_reconcile(reconcile, arguments, name=call.name), name=f"reconcile {call.name}")
     if not await wait_for_task(task, clock=clock, timeout_s=min(planned.timeout_s, MOST_S)):
         task.cancel()
         raise OutcomeUnknown
@@ -82,25 +90,30 @@ async def ask_probe(probe: CallProbe, planned: PlannedCall, *, key: str, clock: 
     return None if said is None else result_of(call, said)
 
 
-async def _ask(probe: CallProbe, arguments: dict[str, object]) -> object:
-    """Raises nothing but a cancellation, because a probe is foreign code."""
+async def _reconcile(reconcile: Reconcile, arguments: dict[str, object], *, name: str) -> object:
+    """Raises nothing but a cancellation, because it is foreign code."""
+
+    def here() -> object:
+        try:
+            return reconcile(arguments)
+        except BaseException as error:  # noqa: BLE001 (what it raises says that it does not know)
+            return _unknown(error, name=name)
+
     try:
-        if is_async(probe):
-            said = probe(arguments)
+        if is_async(reconcile):
+            said = reconcile(arguments)
         else:
-            said = await in_thread(functools.partial(_ask_here, probe, arguments), name=PROBE_THREAD)
+            said = await in_thread(here, name=RECONCILE_THREAD)
         return await cast("Awaitable[object]", said) if inspect.isawaitable(said) else said
     except asyncio.CancelledError:
         raise
-    except BaseException:  # noqa: BLE001 (what it raises says that it does not know)
-        return OutcomeUnknown()
+    except BaseException as error:  # noqa: BLE001 (as above)
+        return _unknown(error, name=name)
 
 
-def _ask_here(probe: CallProbe, arguments: dict[str, object]) -> object:
-    try:
-        return probe(arguments)
-    except BaseException:  # noqa: BLE001 (as above)
-        return OutcomeUnknown()
+def _unknown(error: BaseException, *, name: str) -> OutcomeUnknown:
+    log_failure(f"`reconcile` of the tool `{name}` raised {class_name(error)}: the outcome stays unknown", error=error)
+    return OutcomeUnknown()
 
 
 # How long a cancelled tool may tidy up before it is left behind. Cancelling a turn settles within a second (wait:cancel).
@@ -212,7 +225,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     - `start` takes the place of `function` in a sub-agent's tool.
     - `grace_s`: seconds that a call gets after its time is up, if it can still end with what it has.
     - `keeps` returns the folder where the tool has put texts that are too long to show. None: there is none.
-    - `probe` says after a crash what became of a call.
+    - `reconcile` says after a crash what became of a call.
     - `takes_context`, `deps`: whether the function needs the `RunContext`, and the class of its deps.
     - `judging`: what turnwise needs beside the policy to judge a call.
     """
@@ -222,7 +235,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     start: Callable[[ChildOrder], Awaitable[object]] | None = None
     grace_s: float = 0.0
     keeps: Callable[[], Path | None] | None = None
-    probe: CallProbe | None = None
+    reconcile: Reconcile | None = None
     takes_context: bool = False
     deps: type | None = None
     judging: CallJudging | None = None
