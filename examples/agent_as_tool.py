@@ -27,6 +27,6 @@ lead = Agent(
 )
 result = lead.run_sync("What is the book about?")
 print(result.text)
-print("its own requests:", result.requests, "its agents':", [child.requests for child in result.children])
+print("its own requests:", result.own.requests, "its agents':", [child.requests for child in result.children])
 for row in result.ledger.to_rows():
     print(row["number"], row["path"], row["input_tokens"])

@@ -222,6 +222,10 @@ PROMISES: dict[str, Promise] = {
         "field",
     ),
     # run
+    "run:tool-fault": Promise(
+        "A tool's exception reaches its author (log, event, result), and the model gets no more of it than the tool chose.",
+        "field",
+    ),
     "run:own-state": Promise(
         "Nothing of one run (words, asks, interrupts, deps, history, results) is reached through an object that runs share.",
         "field",

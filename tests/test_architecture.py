@@ -32,7 +32,7 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 26_900,
+    "agent": 27_600,
     "assembly": 38_000,
     "base": 7_700,
     "coding_agent": 17_500,
@@ -44,7 +44,7 @@ NODES = {
     "relay": 19_300,
     "replay": 8_600,
     "rules": 36_700,
-    "running": 19_250,
+    "running": 19_950,
     "settings": 6_800,
     "telemetry": 3_800,
     "terminal": 41_300,

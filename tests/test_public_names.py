@@ -22,15 +22,16 @@ ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = """
 Agent AgentTool Approval AskClosed AskOpened Asking AttemptDiscarded BadTool Budget BudgetSpent CallAnswered
 CallerError ChangeArguments ChangeResult ChildSeen Deadlines Deny DepsFactory ExportedHistory Fault FaultKind File
-FinishReason FrameSeen FunctionTool Hook ImportedHistory Journal KeyReused MaxCost MaxRequests MaxSteps MaxTokens
-MaxToolCalls MaxWallTime McpServer Message MethodsOf MissingKey Model ModelFault ModelLimits NamedTool NothingToResume
-ObservationOptions OneAsk OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta RecoveryOptions
-Repair RequestAboutToLeave RequestFinished RequestStarted RetryPolicy Run RunContext RunFinished RunInterrupted
-RunNoted RunResult RunStream SafetyOptions ScriptLimits SessionBusy SessionKey SessionLeft Settings StepChanges
-StepOptions StepStarted StepView StopReason Subagents Telemetry Text TextDelta Tool ToolAboutToRun ToolCall ToolFault
-ToolFinished ToolProgress ToolRan ToolResult ToolSpec ToolStarted Toolset ToolsetNoted TurnEnded TurnwiseBug
-TurnwiseError UnknownModel UnknownOption Usage Workspace __version__ answer_asks approved cancel_turns filtered
-messages_from messages_from_json messages_to open_asks prefixed read_prices run_so_far submit_turn tool turn_status watch_session
+FinishReason FrameSeen FunctionTool Hook ImportedHistory Journal KeyReused LimitReached MaxCost MaxRequests MaxSteps
+MaxTokens MaxToolCalls MaxWallTime McpServer Message MethodsOf MissingKey Model ModelFault ModelLimits NamedTool
+NothingToResume ObservationOptions OneAsk OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta
+RecoveryOptions Repair RequestAboutToLeave RequestFinished RequestStarted RetryPolicy Run RunCancelled RunContext
+RunFailed RunFinished RunInterrupted RunNoted RunRefused RunResult RunStopped RunStream SafetyOptions ScriptLimits
+SessionBusy SessionKey SessionLeft Settings StepChanges StepOptions StepStarted StepView StopReason Subagents
+Telemetry Text TextDelta Tool ToolAboutToRun ToolCall ToolFault ToolFinished ToolProgress ToolRan ToolResult ToolSpec
+ToolStarted Toolset ToolsetNoted TurnEnded TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage Workspace
+__version__ answer_asks approved cancel_turns filtered messages_from messages_from_json messages_to open_asks prefixed
+read_prices run_so_far submit_turn tool turn_status watch_session
 """
 
 

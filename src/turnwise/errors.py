@@ -21,16 +21,23 @@ TurnwiseError
 │       └── JournalDamaged its file is broken: what can be read of it can be rescued
 ├── ProviderFault          the provider, or the way to it, failed; carries a `Fault` as data
 ├── ToolFault              a tool failed; inside a turn it becomes a result instead
+├── RunStopped             a run ended without the answer that it was asked for (`RunResult.raise_for_stop`)
+│   ├── LimitReached       one of its limits ended it, or its model went in circles
+│   ├── RunRefused         the model or its provider refused
+│   ├── RunCancelled       somebody ended it
+│   └── RunFailed          it could not be recorded, was given up, or a tool's exception ended it
 ├── ModelFault             the model did what it must not, and no recovery was left
 │   └── OutputMismatch     the answer never fitted `output_type`, and `RunResult.output` was read
 └── TurnwiseBug            our own mistake: please report it
 
 Inside a turn a provider's failure becomes an event and a tool's exception a result; only a caller's mistake or our own
-bug is raised through a face, and OutputMismatch where a missing output is read. After Ctrl-C `Agent.run_sync` raises
+bug is raised through a face. ProviderFault is raised where the answer of a failed provider is read, OutputMismatch where a
+missing output is, and with `tool_errors="raise"` a run raises what its tool did. After Ctrl-C `Agent.run_sync` raises
 `RunInterrupted`, which is a KeyboardInterrupt.
 """
 
 from decimal import Decimal
+from typing import Any
 
 from turnwise.vocab.frames import Fault, StopReason, Usage
 
@@ -119,12 +126,43 @@ class JournalDamaged(JournalFailed):
 class ProviderFault(TurnwiseError):
     """The provider, or the connection to it, failed. `fault` holds the details.
 
-    A run does not raise it: the failure is in `RunResult.fault`.
+    A run does not raise it: the failure is in `RunResult.fault`. It is raised when a program reads the
+    answer of such a run (`RunResult.text`, `output`, `raise_for_stop()`); `run` is the RunResult then.
     """
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.message)
+    def __init__(self, fault: Fault, *, said: str = "", run: Any = None) -> None:
+        super().__init__(said or fault.message)
         self.fault = fault
+        self.run = run
+
+
+class RunStopped(TurnwiseError):
+    """`RunResult.raise_for_stop()`: the run ended without the answer that it was asked for. `run` is its RunResult, and
+    `stop_reason` says why it ended.
+    """
+
+    def __init__(self, said: str, *, stop_reason: StopReason, run: Any) -> None:
+        super().__init__(said)
+        self.stop_reason = stop_reason
+        self.run = run
+
+
+class LimitReached(RunStopped):
+    """A limit of the run was reached (steps, budget, time), or its model went in circles. `run.text` is the answer that the
+    model had to give from what it knew by then.
+    """
+
+
+class RunRefused(RunStopped):
+    """The model refused, or its provider's filter did."""
+
+
+class RunCancelled(RunStopped):
+    """Somebody ended the run."""
+
+
+class RunFailed(RunStopped):
+    """The journal could not be written, the run was given up after five crashes, or a tool's exception ended it."""
 
 
 class ToolFault(TurnwiseError):

@@ -29,6 +29,7 @@ from turnwise import (
 )
 from turnwise.base.clock import SystemClock
 from turnwise.lab import Lab
+from turnwise.running.tool_output import TOOL_FAILED
 from turnwise.testing import ScriptedModel, call
 from turnwise.tools.workspace import workspace_tools
 from turnwise.vocab import TextDelta, ToolResult, calls_of, text_of
@@ -315,7 +316,7 @@ async def test_a_tool_that_raises_or_returns_what_json_cannot_carry_is_a_result_
         result = await agent_for(lab, "parallel-calls", tools=[broken]).run("Read both.")
     texts = ["".join(part.text for part in found.content if hasattr(part, "text")) for found in results_of(result)]
     assert [found.is_error for found in results_of(result)] == [True, True]
-    assert "the disk is on fire" in texts[0] and "cannot be turned into JSON" in texts[1]
+    assert texts[0] == f"ValueError: {TOOL_FAILED}" and "cannot be turned into JSON" in texts[1]
     assert (result.complete, result.requests) == (True, 2)
 
 
@@ -340,7 +341,7 @@ async def test_a_provider_that_fails_is_a_result_with_what_there_is() -> None:
         for script, kind in (("fault-401", "auth"), ("fault-html", "protocol"), ("fault-reset", "disconnected")):
             result = await agent_for(lab, script, tools=[read]).run("Hi.")
             assert result.stop_reason == StopReason.PROVIDER_FAILED
-            assert result.text.strip() and not result.complete
+            assert result.shown_text.strip() and not result.complete
             assert result.fault is not None and result.fault.kind == kind
             assert kind in result.why_incomplete and result.fault.message in result.why_incomplete
 
@@ -422,7 +423,9 @@ async def test_a_value_that_the_types_own_validator_refuses_leaves_the_result_in
     with pytest.raises(OutputMismatch, match="does not fit the output type") as caught:
         assert result.output
     assert (caught.value.text, caught.value.requests, caught.value.stop_reason) == (result.text, 3, "answered")
-    assert [(one.kind, one.what) for one in result.repairs] == [("output_refused", "KeyError: 1")]
+    assert [(one.kind, one.what) for one in result.repairs] == [
+        ("output_refused", "the check of the answer failed (KeyError)")
+    ]
 
 
 class Span(pydantic.BaseModel):

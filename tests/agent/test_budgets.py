@@ -169,7 +169,7 @@ async def test_sub_agents_spend_the_part_of_the_run_that_started_them(shared: bo
         limits=budget,
     )
     result = await agent.run("Have it looked for.")
-    made = result.requests + sum(one.requests for one in result.children)
+    made = result.own.requests + sum(one.requests for one in result.children)
     assert made == len(result.ledger) == budget.spent.requests == len(budget.ledger) <= 6
     assert below.spent.requests == (made if shared else 2)
     assert {one.path for one in below.ledger} == ({(), ("helper",)} if shared else {("helper",)})

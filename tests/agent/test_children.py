@@ -80,7 +80,7 @@ async def test_several_children_answer_at_once_and_what_they_spent_is_told(famil
     child = agent_of(lab, "plain-answer", family=family, description="answers")
     result = await agent_of(lab, "delegates", family=family, agents={"one": child, "two": child}).run("Go.")
     assert said_by(result).startswith("Hello from the lab.") and said_by(result, nth=1) == said_by(result)
-    assert result.complete and result.requests == 2
+    assert result.complete and result.own.requests == 2
     assert [(one.stop_reason, one.requests) for one in result.children] == [(StopReason.ANSWERED, 1)] * 2
     assert lab.count() == 4
 
@@ -216,7 +216,7 @@ async def test_what_a_child_asks_is_asked_at_the_root_with_its_path() -> None:
     result = await root.run("Go.")
     assert asked == [(("middle", "leaf"), "put")]
     assert "wrote x" in result.text
-    assert (result.requests, result.children[0].requests) == (2, 4)
+    assert (result.own.requests, result.children[0].requests) == (2, 4)
 
 
 @pytest.mark.promise("wait:ask", "wait:child")
@@ -255,7 +255,7 @@ async def test_children_share_the_limits_of_the_root_three_deep() -> None:
         lab.reset()
         root = agent_of(lab, "delegates", agents={"middle": middle}, limits=MaxRequests(most))
         result = await root.run("Go.")
-        assert lab.count() == result.requests + sum(one.requests for one in result.children) <= most
+        assert lab.count() == result.own.requests + sum(one.requests for one in result.children) <= most
         assert result.text.strip()
         assert result.written_locally is False
 
@@ -275,7 +275,7 @@ async def test_more_children_than_requests_do_not_all_starve() -> None:
             said = [said_by(result, nth=nth).partition(" ")[0] for nth in range(10)]
             assert said == ["Hello"] * begun + ["Not"] * (10 - begun)
         assert [one.requests for one in result.children] == [1] * begun
-        assert lab.count() == result.requests + begun <= most
+        assert lab.count() == result.own.requests + begun <= most
 
 
 @pytest.mark.promise("wait:cancel", "bill:wire")
@@ -305,7 +305,7 @@ async def test_cancel_reaches_the_deepest_child_within_a_second() -> None:
     assert ended.is_set()
     assert result.stop_reason is StopReason.CANCELLED
     assert said_by(result).startswith("Cancelled by the user")
-    assert lab.count() == result.requests + sum(one.requests for one in result.children) == 3
+    assert lab.count() == result.own.requests + sum(one.requests for one in result.children) == 3
 
 
 async def test_watchers_see_the_whole_tree_and_the_journal_keeps_each_session() -> None:

@@ -178,7 +178,7 @@ async def test_probes_are_believed_and_one_that_fails_knows_nothing(tmp_path: Pa
             raise OSError("no connection")
         return f"had done {name}" if name == "happened" else None
 
-    @tool(effect="write", probe=probe)
+    @tool(effect="write", reconcile=probe)
     async def do(name: str) -> str:
         """Do it."""
         ran.append(name)
@@ -555,7 +555,7 @@ async def test_a_run_with_deps_goes_on_with_deps_only(tmp_path: Path) -> None:
         probed.append((context.deps, context.call and context.call.name))
         return "it is blue"
 
-    @tool(probe=look)
+    @tool(reconcile=look)
     async def paint_blue(context: RunContext[str]) -> str:
         """Paint the fence blue."""
         crash.now()

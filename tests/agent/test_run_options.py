@@ -315,7 +315,7 @@ def test_a_result_shows_itself_in_a_notebook(lab: Lab) -> None:
 def test_repairs_are_folded_away_and_nothing_of_a_stranger_is_taken_for_html(lab: Lab) -> None:
     result: RunResult = msgspec.structs.replace(
         agent_at(lab).run_sync("go"),
-        text="a \u202e b",
+        shown_text="a \u202e b",
         complete=False,
         why_incomplete="<b>cut</b>",
         repairs=(Repair("joined", "call <x>", "</details><script>1</script>"), Repair("again", "answer", "twice")),
@@ -330,8 +330,8 @@ def test_a_result_is_one_short_line_where_it_is_printed(lab: Lab) -> None:
     """Issue 15: 2,294 characters for an answer of one line. What is out of the ordinary is named, too."""
     result = agent_at(lab).run_sync("go")
     assert repr(result) == (
-        "RunResult(text='The **answer**.', stop_reason='answered', complete=True, requests=1, "
+        "RunResult(shown_text='The **answer**.', stop_reason='answered', complete=True, requests=1, "
         "cost=Cost(usd=unknown, requests=1, unknown=1))"
     )
-    long = replace(result, text="word " * 1000, complete=False, why_incomplete="it was cut")
+    long = replace(result, shown_text="word " * 1000, complete=False, why_incomplete="it was cut")
     assert len(repr(long)) < 300 and "why_incomplete='it was cut'" in repr(long)

@@ -100,9 +100,9 @@ async def test_they_draw_on_the_limits_of_the_root(program: str) -> None:
         for limits in (MaxRequests(most), MaxCost(most * CENT)):
             lab.reset()
             result = await asyncio.wait_for(root_of(lab, child, limits=limits, prices=BY_REQUEST).run("Go."), HANG_S)
-            assert lab.count() == result.requests + sum(one.requests for one in result.children) <= most
+            assert lab.count() == result.own.requests + sum(one.requests for one in result.children) <= most
             assert result.cost == Cost(usd=lab.count() * CENT, requests=lab.count())
-            assert (result.requests, result.written_locally) == (2, False), limits
+            assert (result.own.requests, result.written_locally) == (2, False), limits
             if most > 2:
                 assert sum(one.requests for one in result.children) > 0, limits
 
@@ -150,7 +150,7 @@ async def test_cancel_ends_them() -> None:
     assert result.stop_reason is StopReason.CANCELLED
     assert "in the middle of this program. No call had run, and `task` may have run in part." in said_by(result)
     assert [(one.stop_reason, one.requests) for one in result.children] == [(StopReason.CANCELLED, 1)]
-    assert lab.count() == len(result.ledger) == result.requests + 1 == 2
+    assert lab.count() == len(result.ledger) == result.own.requests + 1 == 2
 
 
 async def test_one_that_fails_raises_in_the_program() -> None:

@@ -63,7 +63,7 @@ async def test_the_same_refusal_again_ends_with_the_servers_words() -> None:
     lab = Lab(profile="zai")
     run = await agent_at(lab, "plain-answer", extra={"tool_choice": "required"}).run("Hello.")
     assert [one.status for one in lab.requests] == [400, 400]
-    assert run.stop_reason is StopReason.PROVIDER_FAILED and "Tool choice must be auto" in run.text
+    assert run.stop_reason is StopReason.PROVIDER_FAILED and "Tool choice must be auto" in run.shown_text
 
 
 TEMPLATE = (

@@ -212,7 +212,7 @@ async def test_what_a_sub_agents_tool_asks_is_asked_at_the_root() -> None:
     assert any(isinstance(one, ChildSeen) and isinstance(one.seen, AskOpened) for one in seen)
 
 
-def test_only_a_tool_at_work_can_ask() -> None:
+def test_only_a_tool_at_work_can_ask(caplog: pytest.LogCaptureFixture) -> None:
     """Not a function among the instructions; and each way of asking belongs to its kind of function."""
 
     async def instruct(context: RunContext) -> str:
@@ -232,8 +232,8 @@ def test_only_a_tool_at_work_can_ask() -> None:
     with pytest.raises(CallerError, match="only a tool at work can ask"):
         agent_of(ScriptedModel([]), instructions=instruct).run_sync("Hello")
     model = ScriptedModel([[call("wrongly"), call("wrongly_too")], "Done."])
-    said = said_in(agent_of(model, tools=[wrongly, wrongly_too]).run_sync("Hello"))
-    assert "use `await context.ask(...)`" in said and "use `context.ask_sync(...)`" in said
+    assert "CallerError: the tool failed" in said_in(agent_of(model, tools=[wrongly, wrongly_too]).run_sync("Hello"))
+    assert "use `await context.ask(...)`" in caplog.text and "use `context.ask_sync(...)`" in caplog.text
 
 
 def test_an_approver_that_fails_denies() -> None:
@@ -245,7 +245,7 @@ def test_an_approver_that_fails_denies() -> None:
     def later(asking: Asking) -> Sequence[Approval]:
         return [Approval(call_id=ask.call.id, verdict="later") for ask in asking.asks]
 
-    for approver, said in ((broken, "deny failed it raised ValueError: no screen"), (later, "deny person")):
+    for approver, said in ((broken, "deny failed it raised ValueError"), (later, "deny person")):
         model = ScriptedModel([call("paint"), "Painted."])
         assert said in said_in(agent_of(model, tools=[paint], approver=approver).run_sync("Paint."))
 

@@ -98,7 +98,7 @@ async def test_a_tree_stays_within_32_sub_agents_and_300_requests(family: str, s
         assert [one.refused for one in lab.requests if one.refused] == []
         made = lab.count() - lab.count(model=ROOT)
     subagents, requests = tree_of(result)
-    assert (lab.count(model=ROOT), made) == (result.requests, requests)
+    assert (lab.count(model=ROOT), made) == (result.own.requests, requests)
     assert (result.stop_reason, result.complete) == (StopReason.ANSWERED, True)
     assert subagents <= MAX_SUBAGENTS and requests <= MAX_SUBAGENT_REQUESTS
     sessions = {entry.session for entry in result.ledger if entry.path}
@@ -155,7 +155,7 @@ async def test_the_bounds_hold_beside_the_limits_of_the_turn() -> None:
             result = await root.run("Go.", limits=MaxRequests(most))
             below = lab.count(model="never-stops")
             assert below == min(most - 2, own)
-            assert lab.count() == result.requests + below <= most
+            assert lab.count() == result.own.requests + below <= most
 
 
 @pytest.mark.promise("safe:bounded")

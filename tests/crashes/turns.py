@@ -182,7 +182,7 @@ def tools_of(world: World) -> list[Any]:
     def was_done(name: str) -> str | None:
         return f"did {name}" if name in world.lines(EFFECTS) else None
 
-    @tool(effect="write", probe=was_done)
+    @tool(effect="write", reconcile=was_done)
     async def careful(name: str) -> str:
         """Do something that can be looked up."""
         world.note(EFFECTS, name)

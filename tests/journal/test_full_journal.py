@@ -207,7 +207,7 @@ async def test_a_sub_agent_whose_journal_fails_counts_what_it_sent(tmp_path: Pat
         )
         result = await parent.run("Go.")
         forbid_writing(journal, forbidden=False)
-        assert (result.stop_reason, result.requests, len(result.ledger)) == (StopReason.JOURNAL_FAILED, 1, 2)
+        assert (result.stop_reason, result.own.requests, len(result.ledger)) == (StopReason.JOURNAL_FAILED, 1, 2)
         (report,) = result.children
         assert (report.stop_reason, report.requests) == (StopReason.JOURNAL_FAILED, 1)
         (said,) = [part for message in result.new_messages for part in message.parts if isinstance(part, ToolResult)]
@@ -231,7 +231,7 @@ async def test_a_sub_agent_that_cannot_be_recorded_does_not_begin(tmp_path: Path
         forbid_writing(journal, forbidden=False)
         assert (result.stop_reason, result.requests, len(model.asked)) == (StopReason.JOURNAL_FAILED, 1, 1)
         (said,) = [part for message in result.new_messages for part in message.parts if isinstance(part, ToolResult)]
-        assert said.is_error and READ_ONLY in said.content[0].text  # pyright: ignore[reportAttributeAccessIssue]
+        assert said.is_error and "JournalFailed: the tool failed" in said.content[0].text  # pyright: ignore[reportAttributeAccessIssue]
 
 
 async def test_a_word_in_between_that_cannot_be_recorded_is_not_taken(tmp_path: Path) -> None:

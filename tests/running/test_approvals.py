@@ -53,9 +53,9 @@ async def cancels_itself(_: Asking) -> Sequence[Approval]:
 
 
 STRANGERS = (
-    (raises, "it raised OSError: 401 for"),
-    (leaves, "it raised SystemExit: 1"),
-    (is_not_async, "it raised KeyError: "),
+    (raises, "it raised OSError"),
+    (leaves, "it raised SystemExit"),
+    (is_not_async, "it raised KeyError"),
     (says_nothing, "it answered with `NoneType`, which is no list of approvals"),
     (says_yes, "it answered with `str`, which is no list of approvals"),
     (says_no_approval, "it gave an answer that is no approval: "),
@@ -69,7 +69,7 @@ async def test_an_approver_that_fails_denies_and_is_told_as_such(
     approver: Approver, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Proves: whatever a stranger's approver does its asks are denied, the answer says what happened, and what it said of a key
-    is neither logged nor told."""
+    is neither logged nor told. What it raised is in the log alone."""
     with caplog.at_level(logging.WARNING, logger="turnwise"):
         asked = await ask(ORDER, approver=approver, clock=FakeClock(), scrub=hide)
     (answer,) = asked.approvals

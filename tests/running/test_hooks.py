@@ -283,8 +283,8 @@ async def test_a_cancelled_turn_is_told_to_the_hooks_that_want_to_know() -> None
 
 @pytest.mark.promise("wait:tool")
 async def test_what_a_hook_raises_shows_no_key_and_ends_no_program(caplog: pytest.LogCaptureFixture) -> None:
-    """Proves: an exception's text goes through the endpoint's scrub into log, journal and result; `sys.exit()` in a hook is
-    a failure like any other; a denial without a text is a denial."""
+    """Proves: an exception's text goes through the endpoint's scrub into the log, and the model reads its class alone;
+    `sys.exit()` in a hook is a failure like any other; a denial without a text is a denial."""
 
     class Unsayable(Exception):
         def __str__(self) -> str:
@@ -306,9 +306,9 @@ async def test_what_a_hook_raises_shows_no_key_and_ends_no_program(caplog: pytes
         return Deny("no \ud800")
 
     expected = {
-        leaks: "the hook failed (it raised OSError: 401 for https://x/?key=***)",
-        leaves: "the hook failed (it raised SystemExit: 1)",
-        unsayable: "the hook failed (it raised Unsayable: (its message cannot be shown: ValueError))",
+        leaks: "the hook failed (it raised OSError)",
+        leaves: "the hook failed (it raised SystemExit)",
+        unsayable: "the hook failed (it raised Unsayable)",
         wordless: "",
         odd: "no \\ud800",
     }
@@ -316,4 +316,5 @@ async def test_what_a_hook_raises_shows_no_key_and_ends_no_program(caplog: pytes
         hook = Hook(point="before_tool", function=function, name="guard")
         hooks = Hooks([hook], clock=FakeClock(), scrub=lambda text: text.replace("sk-123456789", "***"))
         assert await hooks.run(BEFORE) == (HookOutcome(by="guard", call_id="a", denied=denied),)
-    assert "sk-123456789" not in caplog.text
+    assert "sk-123456789" not in caplog.text and "401 for https://x/?key=***" in caplog.text
+    assert "in leaks" in caplog.text, "the log has the traceback"

@@ -13,6 +13,7 @@ from turnwise.journal.journal import Journal
 from turnwise.journal.turn_writer import RequestSent, ToolsStarted
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import Observation, RunnerMeans
+from turnwise.running.tool_output import TOOL_FAILED
 from turnwise.running.tools import Arguments, Tool
 from turnwise.running.watcher_events import (
     CallAnswered,
@@ -203,7 +204,7 @@ async def test_every_call_has_one_result_whatever_became_of_it() -> None:
     assert [result.call_id for result in results] == ["call_1_1", "call_1_2", "call_1_3", "call_1_4", "call_1_5", "cut"]
     said = texts(results)
     assert said[0] == '{"n":1}'
-    assert said[1] == "ValueError: wrong number"
+    assert said[1] == f"ValueError: {TOOL_FAILED}"
     assert said[2].startswith("`object` ran, but what it returned (`object`) cannot be turned into JSON")
     assert "nosuch" in said[3]
     assert said[4] == "timed out after 3 s and was stopped"

@@ -18,6 +18,7 @@ from turnwise.running.approvals import Approver, Asking
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import RunnerMeans, Safety
 from turnwise.running.script_values import awaited_calls
+from turnwise.running.tool_output import TOOL_FAILED
 from turnwise.running.tools import Arguments, Tool
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.turn.config import Approval, Effect, ScriptLimits, ToolOffer, TurnConfig, TurnResult
@@ -154,7 +155,7 @@ async def computing(bench: Bench) -> None:
         ('[len(read(p)) for p in ["a", "b"]]', "[9,9]", ["read a", "read b"]),
         ("x = 1", "(The program ended without printing or returning anything.)", []),
         ('{"a": 1, "b": [None, True]}', '{"a":1,"b":[null,true]}', []),
-        ("try:\n    fail()\nexcept RuntimeError as error:\n    print(error)", "ValueError: it is broken\n", ["fail"]),
+        ("try:\n    fail()\nexcept RuntimeError as error:\n    print(error)", f"ValueError: {TOOL_FAILED}\n", ["fail"]),
         ('if "text" in read("a"):\n    write(path="b")\nprint("ok")', "ok\n", ["read a", "write b"]),
         ("print(json.dumps([1]), re.sub('a', 'b', 'aa'), math.pi > 3)", "[1] bb True\n", []),
         ('x = read(path="a")\r\nprint(x)\r\n', "text of a\n", ["read a"]),
@@ -218,12 +219,12 @@ async def test_gathered_calls_are_one_step() -> None:
             0,
         ),
         ('read("a")\n\nprint("so far")\nboom()', ["line 4: ", "'boom' is not defined", "1 call had run", "so far"], 1),
-        ('write("a")\nfail()', ["line 2: ", "RuntimeError: ValueError: it is broken", "(`write`, `fail`)"], 2),
+        ('write("a")\nfail()', ["line 2: ", "RuntimeError: ValueError: the tool failed", "(`write`, `fail`)"], 2),
         ("def f(n):\n    return [][n]\nf(1)", ["line 2: ", "IndexError", "line 3: f(1)"], 0),
         ("x = []\nwhile True:\n    x.append('a' * 1_000_000)", ["line 3: ", "it needed more than 16 MB of memory"], 0),
         (
             'def f():\n    fail()\ntry:\n    read("a")\n    f()\nexcept ValueError:\n    print("no")',
-            ["line 2: ", "RuntimeError: ValueError: it is broken", "line 2: fail()"],
+            ["line 2: ", "RuntimeError: ValueError: the tool failed", "line 2: fail()"],
             2,
         ),
         ('try:\n    boom()\nexcept RuntimeError:\n    print("no")', ["line 2: ", "'boom'", "line 2: boom()"], 0),

@@ -110,6 +110,7 @@ CONFIG = {
     "policy": None,
     "hooks": (),
     "prepares_steps": False,
+    "tool_errors": "told",
     "deadlines": Deadlines(**DEADLINES),
     "script_limits": ScriptLimits(**SCRIPT_LIMITS),
     "family": "openai_chat",

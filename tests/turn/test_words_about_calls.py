@@ -119,6 +119,7 @@ def test_every_reason_has_its_words() -> None:
         "journal_failed": "the turn could not be recorded",
         "given_up": "the turn was given up, because its process died again and again",
         "cancelled": "the turn was cancelled",
+        "tool_failed": "a tool failed",
     }
     assert {str(finish): words for finish, words in UNFINISHED.items()} == {
         "length": "the output limit cut the answer",

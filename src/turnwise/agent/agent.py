@@ -49,7 +49,7 @@ from turnwise.agent.run_setup import (
     run_below,
     terms_of,
 )
-from turnwise.agent.runs import REMOVED, OnLeave, Run, RunControl, RunStream, interrupted, keep_so_far
+from turnwise.agent.runs import REMOVED, OnLeave, Run, RunControl, RunStream, carrying, interrupted, keep_so_far
 from turnwise.agent.schemas import OutputType, checker_of, output_over
 from turnwise.agent.tools import BATCH_HINT, ToolLike, Toolset
 from turnwise.base.clock import TimeOrderedIds
@@ -69,7 +69,7 @@ from turnwise.running.runner import Runner
 from turnwise.running.runner_config import SETTLE_S, EndpointRecovery, Observation, RunnerMeans, StepPreparer
 from turnwise.running.tools import ChildOrder, Tool
 from turnwise.running.working_call import ModelAnswer, ModelQuestion
-from turnwise.turn.config import Effect, OneAsk, TurnConfig, TurnResult, listed
+from turnwise.turn.config import Effect, OneAsk, ToolErrors, TurnConfig, TurnResult, listed
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.programs import asked_ids, asks_of, listed_digests
 from turnwise.vocab import File, Message, StopReason, Text
@@ -95,6 +95,9 @@ class Agent(Generic[Deps, Output]):
     - `limits` bound a run. `MaxSteps(8) | MaxTokens(20_000)`: either limit stops it. With `&`, only both together stop
       it. Every limit reserves one request for the answer. Without a `MaxSteps` a run has at most 20 steps.
       A `Budget` bounds many runs together.
+    - `tool_errors`: what an exception of a tool does. The words of a `ToolFault` always go to the model. Of any other
+      exception, with `told`, the model reads only the class and that the tool failed, and the run goes on. With `raise`
+      the run ends, and raises the exception (`run_so_far(error)` gives the run until then). Sub-agents' tools are included.
     - `policy` holds permission rules: they allow a call, deny it, or ask the `approver` (`SafetyOptions`).
     - `journal` keeps every turn, so that you can continue a session or resume a crashed turn: `Journal("turns.db")`.
     - `steps`, `recovery`, `safety` and `observation` are dicts of further options: `StepOptions`, `RecoveryOptions`,
@@ -116,6 +119,7 @@ class Agent(Generic[Deps, Output]):
         output_type: type[Output] | None = None,
         deps_type: type[Deps] | DepsFactory[Deps] | None = None,
         limits: Limit | Budget | None = None,
+        tool_errors: ToolErrors = "told",
         policy: Policy | None = None,
         journal: Journal | None = None,
         steps: StepOptions = ...,
@@ -133,6 +137,7 @@ class Agent(Generic[Deps, Output]):
         output_type: object,
         deps_type: Any = None,
         limits: Limit | Budget | None = None,
+        tool_errors: ToolErrors = "told",
         policy: Policy | None = None,
         journal: Journal | None = None,
         steps: StepOptions = ...,
@@ -150,6 +155,7 @@ class Agent(Generic[Deps, Output]):
         output_type: object = None,
         deps_type: type[Deps] | DepsFactory[Deps] | None = None,
         limits: Limit | Budget | None = None,
+        tool_errors: ToolErrors = "told",
         policy: Policy | None = None,
         journal: Journal | None = None,
         steps: StepOptions = {},  # noqa: B006 (never changed)
@@ -163,6 +169,7 @@ class Agent(Generic[Deps, Output]):
             "instructions": instructions,
             "output_type": output_type,
             "limits": limits,
+            "tool_errors": tool_errors,
             "policy": policy,
             "journal": journal,
             "steps": steps,
@@ -284,7 +291,8 @@ class Agent(Generic[Deps, Output]):
 
         `options` (`RunOptions`) hold for this run alone. `deps` is what its tools find in their `RunContext`;
         `output_type` replaces the agent's. A failed provider, a reached limit or a refusal is in the result and is
-        never raised. Raises CallerError for options that cannot work, and whatever `prepare_step` raises.
+        never raised. Raises CallerError for options that cannot work, whatever `prepare_step` raises, and with
+        `tool_errors="raise"` whatever a tool raises.
         """
         return await self._start(prompt, options=options)
 
@@ -518,7 +526,7 @@ class Agent(Generic[Deps, Output]):
 
         - Finished requests and finished tool calls are not repeated. A request that was under way counts as lost and is
           sent again.
-        - A call that may have run is repeated only if its tool is `idempotent`, or if the tool's `probe` says that it did not
+        - A call that may have run is repeated only if its tool is `idempotent`, or if the tool's `reconcile` says that it did not
           happen. Otherwise the model is told that the outcome is unknown.
         - The turn keeps its model, limits and rules. Tools, keys and the approver come from this agent; `rules` are
           added after the turn's own.
@@ -605,7 +613,10 @@ class Agent(Generic[Deps, Output]):
             if runner.result is not None:
                 was_cancelled = runner.result.stop_reason is StopReason.CANCELLED
                 await setup.hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines, run=run)
-        return ended(result, ledger=runner.ledger)
+        so_far = ended(result, ledger=runner.ledger)
+        if runner.raised is not None:
+            raise carrying(runner.raised, so_far)
+        return so_far
 
     async def _run_child(self, order: ChildOrder, prompt: str | Sequence[Text | File], *, name: str) -> str:
         said = message_of(prompt, what="the prompt")

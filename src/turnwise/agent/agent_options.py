@@ -33,7 +33,16 @@ from turnwise.running.runner_config import StepPreparer
 from turnwise.running.tools import Tool
 from turnwise.settings.options import OptionRow, rows, rows_from
 from turnwise.telemetry.telemetry import Telemetry
-from turnwise.turn.config import Approval, CallsInText, Deadlines, Effect, ResumeTerms, RoomPolicy, ScriptLimits
+from turnwise.turn.config import (
+    Approval,
+    CallsInText,
+    Deadlines,
+    Effect,
+    ResumeTerms,
+    RoomPolicy,
+    ScriptLimits,
+    ToolErrors,
+)
 from turnwise.turn.events import StepPrepared, TurnStarted
 from turnwise.vocab import Cache, Message, NamedTool, Settings, Text, ToolChoice, ToolSpec
 
@@ -344,6 +353,7 @@ KINDS: dict[str, OptionKind] = {
         said="a limit, several joined with `|`: `MaxRequests(3) | MaxTokens(20_000)`, or a `Budget`",
         may_be_none=True,
     ),
+    "tool_errors": OptionKind(choices=get_args(ToolErrors)),
     "policy": _value(Policy, "`Policy(...)`", may_be_none=True),
     "journal": _value(Journal, "`Journal(PATH)`", may_be_none=True),
     # of a model
@@ -439,7 +449,9 @@ ELSEWHERE = {
     "output_validators": "Did you mean `output_checks`?",
 }
 
-BESIDE_GROUPS = frozenset({"model", "tools", "instructions", "output_type", "deps_type", "limits", "policy", "journal"})
+BESIDE_GROUPS = frozenset(
+    {"model", "tools", "instructions", "output_type", "deps_type", "limits", "policy", "journal", "tool_errors"}
+)
 _ROWS = {row.name: row for row in rows_from("agent", "run")}
 _NAMES = {MaxSteps: "max_steps", **{row.option.limit: row.name for row in rows() if row.option.limit is not None}}
 

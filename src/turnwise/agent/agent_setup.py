@@ -57,7 +57,16 @@ from turnwise.running.runner_config import Safety, StepPreparer
 from turnwise.running.tools import Tool
 from turnwise.settings.catalogue import find_limits, limits_over
 from turnwise.telemetry.telemetry import Telemetry
-from turnwise.turn.config import ALLOW_EFFECT, MAX_STEPS, Deadlines, Effect, ScriptLimits, ToolOffer, TurnConfig
+from turnwise.turn.config import (
+    ALLOW_EFFECT,
+    MAX_STEPS,
+    Deadlines,
+    Effect,
+    ScriptLimits,
+    ToolErrors,
+    ToolOffer,
+    TurnConfig,
+)
 from turnwise.turn.events import ScriptFunction
 from turnwise.turn.programs import PROGRAM, TAKEN, functions_of, is_callable
 from turnwise.vocab import Cache, Settings, ToolSpec
@@ -303,6 +312,7 @@ class AgentOptions(TypedDict, total=False):
     instructions: Instruction | Sequence[Instruction]
     output_type: object
     limits: Limit | Budget | None
+    tool_errors: ToolErrors
     policy: Policy | None
     journal: Journal | None
     steps: StepOptions
@@ -567,6 +577,7 @@ def _config_of(
         script_limits=script_limits,
         policy=read_policy(options.get("policy")),
         hooks=hooks.points,
+        tool_errors=options.get("tool_errors", "told"),
     )
     return hinting(config) if hint is None else msgspec.structs.replace(config, allow_hint=hint)
 

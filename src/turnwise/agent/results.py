@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, cast
 
 import msgspec
 from typing_extensions import TypeVar
@@ -11,15 +11,23 @@ from turnwise.agent.formatting import cost_said, many
 from turnwise.agent.history_json import row_of
 from turnwise.agent.schemas import OutputType, problems_of
 from turnwise.agent.toolsets import RunNotes
-from turnwise.errors import OutputMismatch
-from turnwise.journal.ledger import CacheMissed, CacheSums, Ledger, LedgerEntry, caches_of
+from turnwise.errors import (
+    LimitReached,
+    OutputMismatch,
+    ProviderFault,
+    RunCancelled,
+    RunFailed,
+    RunRefused,
+    RunStopped,
+)
+from turnwise.journal.ledger import CacheMissed, CacheSums, Ledger, LedgerEntry, caches_of, usage_of
 from turnwise.rules.pricing import Cost
 from turnwise.running.watcher_events import WatcherEvent
 from turnwise.turn.config import ChildReport, OneAsk, TurnResult
 from turnwise.turn.machine import SessionSoFar
 from turnwise.turn.outcomes import NO_OUTPUT
 from turnwise.turn.programs import asks_of, with_asks
-from turnwise.vocab import Fault, Message, Repair, StopReason, ToolCall, Untold, Usage
+from turnwise.vocab import Fault, FaultKind, Message, Repair, StopReason, ToolCall, Untold, Usage
 from turnwise.vocab.hidden_characters import shown, shown_answer
 
 if TYPE_CHECKING:
@@ -114,10 +122,26 @@ REPR_CHARACTERS = 80  # shown of a result's text
 
 
 Output = TypeVar("Output", default=str, covariant=True)
+NO_TEXT = (StopReason.WAITING, StopReason.PROVIDER_FAILED)  # there is no answer that could be the output
+# What `raise_for_stop` raises; ProviderFault has its own fields.
+STOPS: dict[StopReason, type[RunStopped]] = {
+    **dict.fromkeys((StopReason.STEP_LIMIT, StopReason.BUDGET, StopReason.TIME_LIMIT, StopReason.LOOP), LimitReached),
+    StopReason.REFUSED: RunRefused,
+    StopReason.CANCELLED: RunCancelled,
+    **dict.fromkeys((StopReason.JOURNAL_FAILED, StopReason.GIVEN_UP, StopReason.TOOL_FAILED), RunFailed),
+}
 WAITS = (
     "calls wait: answer `result.asks` with `approvals=`, other calls of `result.pending` with `results=`, in another run with "
     "`history=result.history`"
 )
+
+
+class OwnSpending(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run spent itself, without its sub-agents: model steps, HTTP requests, and tokens."""
+
+    steps: int
+    requests: int
+    usage: Usage
 
 
 class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
@@ -125,11 +149,14 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
     The answer:
 
-    - `text` is never empty, unless the run waits for calls. `written_locally`: turnwise wrote it, because the model
-      gave no answer.
-    - `output` is the answer as a value of the `output_type`; without that type it is the text. It raises OutputMismatch
-      if there is no such value; `output_or_none` is None then. If None itself is a value of the type, `has_output` tells
-      an answer of None from no answer.
+    - `text` is the answer. It is never empty, unless the run waits for calls. It raises ProviderFault if the provider
+      failed: there is no answer then, and no text that a program may take for one. `shown_text` is always there, for a
+      person to read: the answer, or why there is none and what was found by then. `written_locally`: turnwise wrote it,
+      because the model gave no answer.
+    - `raise_for_stop()` raises an error by name if the run ended without the answer that it was asked for.
+    - `output` is the answer as a value of the `output_type`; without that type it is the text. It raises ProviderFault
+      as `text` does, and OutputMismatch if there is no such value; `output_or_none` is None then. If None itself is a
+      value of the type, `has_output` tells an answer of None from no answer.
     - `stop_reason` says why the run ended. `complete` is False if the answer rests on less than the model wanted to
       know, and `why_incomplete` gives the reason.
     - `fault` says how the provider failed: `kind`, `status`, `message`.
@@ -157,9 +184,9 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
     The bill:
 
-    - `steps`, `requests` (HTTP requests) and `usage` (tokens) are this run's, without its sub-agents. `children` says what
-      the sub-agents spent.
-    - `requests_by_purpose` counts the requests by purpose (`compact`: for a summary).
+    - `requests` (HTTP requests) and `usage` (tokens) are those of the run and of all its sub-agents, as in `ledger`. `own`
+      has `steps`, `requests` and `usage` of this run alone. `children` says what each sub-agent spent.
+    - `steps` are this run's. `requests_by_purpose` counts its own requests by purpose (`compact`: for a summary).
     - `recovery_usage` is the part of `usage` that was spent to recover what the output limit cut.
     - `ledger` has an entry for each request, sub-agents' included. `ledger.to_rows()` gives plain dicts for a data
       frame.
@@ -169,7 +196,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
       it held.
     """
 
-    text: str
+    shown_text: str
     stop_reason: StopReason
     complete: bool
     why_incomplete: str = ""
@@ -179,6 +206,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     requests: int
     requests_by_purpose: dict[str, int]
     usage: Usage
+    own: OwnSpending
     recovery_usage: Usage
     reasoning: str
     repairs: tuple[Repair, ...]
@@ -200,12 +228,51 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     @property
+    def text(self) -> str:
+        """The answer's text; empty only if the run waits for calls.
+
+        Raises ProviderFault if the provider failed. Programs print, store and send this text, so it must not be an error's
+        words: a prefix before them would be stored and sent like any other text. `shown_text` has them.
+        """
+        if self.stop_reason is StopReason.PROVIDER_FAILED:
+            raise self._provider_fault()
+        return self.shown_text
+
+    def raise_for_stop(self) -> Self:
+        """Return the result itself if the run ended `answered` or `waiting`; otherwise raise.
+
+            answer = agent.run_sync("How long is the room?").raise_for_stop().text
+
+        - ProviderFault: `provider_failed`.
+        - LimitReached: `step_limit`, `budget`, `time_limit`, `loop`. The error's `run.text` is the answer that the model
+          had to give.
+        - RunRefused: `refused`. RunCancelled: `cancelled`.
+        - RunFailed: `journal_failed`, `given_up`, `tool_failed`.
+
+        A run that waits for calls has not failed: it goes on as soon as your program answers them (`asks`, `pending`). An
+        answer may still be incomplete, for example cut by the output limit: `complete` says so.
+        """
+        if self.stop_reason is StopReason.PROVIDER_FAILED:
+            raise self._provider_fault()
+        if (kind := STOPS.get(self.stop_reason)) is not None:
+            said = f"the run ended as `{self.stop_reason}`: {self.why_incomplete}"
+            raise kind(said, stop_reason=self.stop_reason, run=self)
+        return self
+
+    def _provider_fault(self) -> ProviderFault:
+        fault = self.fault or Fault(kind=FaultKind.SERVER, message=self.why_incomplete)
+        said = f"{self.why_incomplete.rstrip('.')}. There is no answer; `shown_text` of the result has what was found by then"
+        return ProviderFault(fault, said=said, run=self)
+
+    @property
     def output(self) -> Output:
         """The answer as a value of the run's output type. Without an output type it is the text.
 
-        Raises OutputMismatch if there is no such value: the answer does not fit, the run waits for calls, the provider
-        failed, or a limit ended the run without an answer.
+        Raises ProviderFault if the provider failed, and OutputMismatch if there is no such value for another reason: the
+        answer does not fit, the run waits for calls, or a limit ended the run without an answer.
         """
+        if self.stop_reason is StopReason.PROVIDER_FAILED:
+            raise self._provider_fault()
         if self.output_or_none is None and not self.has_output:
             why = WAITS if self.pending else self.why_incomplete or "there is no answer"
             text = "" if why in self.text else f". Its text is {_shortened(self.text)!r}"
@@ -259,8 +326,8 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
         }
         said = "".join([f", {name}={value!r}" for name, value in more.items() if value])
         return (
-            f"RunResult(text={_shortened(self.text)!r}, stop_reason={self.stop_reason.value!r}, complete={self.complete}{said}, "
-            f"requests={self.requests}, cost={self.cost!r})"
+            f"RunResult(shown_text={_shortened(self.shown_text)!r}, stop_reason={self.stop_reason.value!r}, "
+            f"complete={self.complete}{said}, requests={self.requests}, cost={self.cost!r})"
         )
 
     def _repr_markdown_(self) -> str:
@@ -273,7 +340,7 @@ def _markdown_of(result: RunResult[Any]) -> str:
 
     The answer is the model's own Markdown, with hidden characters made visible; everything else is plain text.
     """
-    parts = [shown_answer(result.text), f"<small>{_plain(_line_of(result))}</small>"]
+    parts = [shown_answer(result.shown_text), f"<small>{_plain(_line_of(result))}</small>"]
     if result.repairs:
         rows = [f"<li>{_plain(repair.where)}: {_plain(repair.what)}</li>" for repair in result.repairs]
         head = many(len(result.repairs), "repair")
@@ -337,7 +404,7 @@ def run_result(
 ) -> RunResult[Any]:
     """The turn's result with the answer as a value. If the answer fits the schema, but the type's own validators refused it each
     time, there is no output and the result is incomplete; a repair says why."""
-    has_output = output is None and result.stop_reason is not StopReason.WAITING
+    has_output = output is None and result.stop_reason not in NO_TEXT
     value: object = result.text if has_output else None
     repairs, complete, why = result.repairs, result.complete, result.why_incomplete
     if output is not None and result.output is not None:
@@ -346,18 +413,20 @@ def run_result(
         except Exception as error:  # noqa: BLE001 (a validator of the user's may raise anything; the turn is over)
             repairs = (*repairs, Repair("output_refused", "answer", "; ".join(problems_of(error))))
             complete, why = False, NO_OUTPUT
+    own = OwnSpending(steps=result.steps, requests=result.requests, usage=result.usage)
     asks = asks_of(result.pending, asks=(*before.asks, *result.asks), messages=before.carried.messages)
     return RunResult(
-        text=result.text,
+        shown_text=result.text,
         stop_reason=result.stop_reason,
         complete=complete,
         why_incomplete=why,
         output_or_none=value,
         has_output=has_output,
         steps=result.steps,
-        requests=result.requests,
+        requests=own.requests if ledger is None else len(ledger.entries),
         requests_by_purpose=result.requests_by_purpose,
-        usage=result.usage,
+        usage=own.usage if ledger is None else usage_of(ledger.entries),
+        own=own,
         recovery_usage=result.recovery_usage,
         reasoning=result.reasoning,
         repairs=repairs,

@@ -51,7 +51,7 @@ from turnwise.running.runner_config import StepPreparer
 from turnwise.running.tools import CallJudging, ChildOrder, Tool
 from turnwise.running.watcher_events import Watch
 from turnwise.settings.options import RunSettings, rows_from
-from turnwise.turn.config import Approval, ResumeTerms, TurnConfig
+from turnwise.turn.config import Approval, ResumeTerms, ToolErrors, TurnConfig
 from turnwise.turn.events import PlannedCall
 from turnwise.vocab import Message, Settings, ToolChoice
 
@@ -336,6 +336,7 @@ class RunOptions(TypedDict, total=False):
     tools: Sequence[ToolLike]
     instructions: Instruction | Sequence[Instruction]
     limits: Limit | Budget | None
+    tool_errors: ToolErrors
     policy: Policy | None
     journal: Journal | None
     steps: StepOptions

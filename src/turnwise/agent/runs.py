@@ -10,11 +10,12 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Generic, Literal, cast
 
+from turnwise.agent.formatting import many
 from turnwise.agent.partial_values import NOTHING, values_so_far
 from turnwise.agent.results import Output, RunEvent, RunFinished, RunInterrupted, RunResult
 from turnwise.agent.run_input import message_of
 from turnwise.agent.schemas import OutputType
-from turnwise.errors import CallerError
+from turnwise.errors import CallerError, ToolFault
 from turnwise.running.run_context import apart
 from turnwise.running.runner import InterruptKind, Runner
 from turnwise.running.watcher_events import Backlog, Feed, FrameSeen, TurnFinished
@@ -312,10 +313,12 @@ class RunStream(Generic[Output]):
         return self._events
 
     async def text(self) -> AsyncGenerator[str]:
-        """The answer's text as it arrives, to the end of the run, as `Run.text` gives it."""
+        """The answer's text as it arrives, to the end of the run, as `Run.text` gives it. Raises ProviderFault at its end if the
+        provider failed: what came before is no answer."""
         async for event in self._events:
             if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
                 yield event.frame.text
+        _ = self._result is None or self._result.text
 
     async def partial(self) -> AsyncGenerator[Output]:
         """The answer as a value of the output type, while it arrives, as `Run.partial` gives it."""
@@ -392,6 +395,24 @@ def run_so_far(error: BaseException) -> RunResult[Any] | None:
     """
     found: object = getattr(error, "run_so_far", None)
     return cast("RunResult[Any]", found) if isinstance(found, RunResult) else None
+
+
+def carrying(error: BaseException, result: RunResult[Any]) -> Exception:
+    """The exception of a tool that has ended its run, with the run so far (`run_so_far`) and a note about it.
+
+    What is no Exception (`sys.exit()` in a tool) is the cause of a ToolFault: raised as it is, it would end the program's event
+    loop, and every other run in it.
+    """
+    if not isinstance(error, Exception):
+        fault = ToolFault(f"a tool raised {type(error).__name__}")
+        fault.__cause__ = error
+        error = fault
+    keep_so_far(error, result)
+    with contextlib.suppress(AttributeError, TypeError):  # a class with `__slots__` takes no note
+        error.add_note(
+            f"It ended a turnwise run after {many(result.requests, 'request')}: `run_so_far(error)` has what it did."
+        )
+    return error
 
 
 def interrupted(result: RunResult[Any]) -> RunInterrupted:

@@ -2,6 +2,7 @@
 
 import datetime
 import inspect
+import logging
 import re
 import typing
 from collections.abc import (
@@ -28,12 +29,15 @@ from turnwise.rules.schema import fault_of_schema
 from turnwise.running.hooks import said_by
 from turnwise.running.run_context import RunAtHand, context_of, holds_context, is_context, wants_context
 from turnwise.running.runner_config import OutputChecker
+from turnwise.running.tool_output import class_name, traceback_of
 from turnwise.vocab import OutputSchema
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+_log = logging.getLogger("turnwise")
 
 MAX_PROBLEMS = 20  # of one answer: more are not read
 PROBLEM_CHARACTERS = 400
@@ -284,11 +288,18 @@ def _from_schema(schema: Mapping[str, object]) -> OutputType:
 
 
 def problems_of(error: BaseException) -> tuple[str, ...]:
-    """The errors of a refused value: for each a path and a sentence. They never contain the value, which the model has."""
+    """The errors of a refused value: for each a path and a sentence. They never contain the value, which the model has.
+
+    Only a ValueError or an AssertionError of a validator or a check is meant for the model, as in pydantic. Of any other
+    exception the model reads the class, and the log has the rest.
+    """
     import pydantic
 
+    if isinstance(error, ValueError | AssertionError) and not isinstance(error, pydantic.ValidationError):
+        return (_shown(str(error) or type(error).__name__),)
     if not isinstance(error, pydantic.ValidationError):
-        return (_shown(f"{type(error).__name__}: {error}"),)
+        _log.warning("a check of the answer failed: %s", traceback_of(error))
+        return (f"the check of the answer failed ({class_name(error)})",)
     found = error.errors(include_url=False, include_context=False, include_input=False)
     told = [_shown(f"`{'.'.join(['$', *map(str, one['loc'])])}`: {one['msg']}") for one in found[:MAX_PROBLEMS]]
     return (*told, f"and {len(found) - MAX_PROBLEMS} more") if len(found) > MAX_PROBLEMS else tuple(told)
@@ -408,8 +419,8 @@ def checker_of(output: OutputType | None, *, run: RunAtHand, clock: Clock, timeo
                 )
             except Overdue:
                 return (f"the check `{name}` did not answer within {timeout_s:g} s",)
-            if isinstance(said.error, ValueError | AssertionError):
-                return (str(said.error) or f"the check `{name}` refuses it",)
+            if isinstance(said.error, ValueError | AssertionError) and not str(said.error):
+                return (f"the check `{name}` refuses it",)
             if said.error is not None:
                 return problems_of(said.error)
         return ()

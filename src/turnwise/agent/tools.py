@@ -24,7 +24,7 @@ import msgspec
 
 from turnwise.agent.children import AgentTool, Subagents
 from turnwise.agent.schemas import Signature, check_tool_name, read_signature, written_function
-from turnwise.errors import BadTool, CallerError, ToolFault
+from turnwise.errors import BadTool, CallerError, ToolFault, UnknownOption
 from turnwise.running.run_context import context_at_hand, deps_class_of
 from turnwise.running.tools import Arguments, Tool
 from turnwise.turn.config import Effect, ToolOffer
@@ -117,7 +117,7 @@ ToolLike = OneTool | Subagents | AgentTool | Toolset
 
 
 class ToolMaker(Protocol):
-    """The result of `@tool(...)` before it gets the function. Without a `probe` the function's parameters are not known
+    """The result of `@tool(...)` before it gets the function. Without a `reconcile` the function's parameters are not known
     yet."""
 
     def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]: ...
@@ -135,7 +135,7 @@ def tool(
     idempotent: bool = False,
     repeatable: bool = False,
     timeout_s: float | None = None,
-    probe: None = None,
+    reconcile: None = None,
 ) -> ToolMaker: ...
 @overload
 def tool(
@@ -147,7 +147,7 @@ def tool(
     idempotent: bool = False,
     repeatable: bool = False,
     timeout_s: float | None = None,
-    probe: Callable[P, object],
+    reconcile: Callable[P, object],
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     function: Callable[P, R] | None = None,
@@ -160,7 +160,8 @@ def tool(
     idempotent: bool = False,
     repeatable: bool = False,
     timeout_s: float | None = None,
-    probe: Callable[..., object] | None = None,
+    reconcile: Callable[..., object] | None = None,
+    **others: object,
 ) -> FunctionTool[P, R] | ToolMaker | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a typed function (sync or async) a tool. Use it as `@tool`, or `@tool(effect="write")`.
 
@@ -171,18 +172,23 @@ def tool(
     - `repeatable`: the tool is meant to be called again and again with the same answer (a status). The loop guard
       ignores it.
     - `timeout_s`: seconds that one call may take.
-    - `probe`: a function that says after a crash what became of a call. It takes the same arguments and changes
-      nothing. It returns the call's result, or None if the call did not happen; then the call runs. If it raises, the
-      model is told that the outcome is unknown.
+    - `reconcile`: a function that says after a crash whether a call happened, and what came of it. It takes the same
+      arguments and changes nothing; `context.call_key` is the one that the call had. It returns the call's result, or
+      None if the call did not happen; then the call runs. If it raises, the model is told that the outcome is unknown.
 
     If the first parameter is a `RunContext[Deps]`, it gets the run's context, and the model does not see it. The
-    returned value is the result: text, or a value that JSON can carry; of a generator, the list of its items. An exception
-    becomes a result with its message; raise `ToolFault` to choose the words.
+    returned value is the result: text, or a value that JSON can carry; of a generator, the list of its items. If it raises a
+    `ToolFault`, the model reads the fault's text. Of any other exception the model reads only the class; the logger
+    `turnwise.tools` has it with its traceback.
 
     On a method, each object has a tool of its own: `Agent(tools=[shop.find])`.
 
     Raises BadTool if the function cannot be described to a model, and for an effect that does not exist.
     """
+    if "probe" in others:
+        raise BadTool("`@tool(probe=...)` is now written `@tool(reconcile=...)`; the function stays as it is")
+    if others:
+        raise UnknownOption(f"`{next(iter(others))}` is no option of `@tool`")
     if effect not in EFFECTS:
         raise BadTool(f"`effect` is `{effect}`; it must be one of: {', '.join(EFFECTS)}")
 
@@ -212,19 +218,21 @@ def tool(
             repeatable=repeatable,
             timeout_s=timeout_s,
         )
-        asked = None if probe is None else _adapted(probe, signature)
+        asked = None if reconcile is None else _adapted(reconcile, signature)
         made = Tool(
             offer=offer,
             function=_adapted(plain, signature),
-            probe=asked,
+            reconcile=asked,
             takes_context=signature.context is not None,
             deps=None if signature.context is None else deps_class_of(signature.context),
         )
 
         def of_object(instance: object) -> FunctionTool[..., S]:
             bound = _bound(plain, instance)
-            asked = None if probe is None else _adapted(_bound(probe, instance), signature)
-            return FunctionTool(bound, msgspec.structs.replace(made, function=_adapted(bound, signature), probe=asked))
+            asked = None if reconcile is None else _adapted(_bound(reconcile, instance), signature)
+            return FunctionTool(
+                bound, msgspec.structs.replace(made, function=_adapted(bound, signature), reconcile=asked)
+            )
 
         return FunctionTool(plain, made, of_object=of_object if _is_method(plain) else None)
 

@@ -203,7 +203,7 @@ class SessionSpent(msgspec.Struct, kw_only=True):
 
     def add(self, result: RunResult) -> None:
         self.turns += 1
-        self.usage += result.usage
+        self.usage += result.own.usage
         self.cost += result.cost
         self.purposes.update(result.requests_by_purpose)
         self._add_children(result.children)

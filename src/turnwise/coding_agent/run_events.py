@@ -145,15 +145,15 @@ def _tool_result_fields(result: ToolResult, *, seconds: float | None) -> dict[st
 
 def result_fields(result: RunResult, *, denied: Sequence[DeniedCall]) -> dict[str, object]:
     """The fields of a turn that has ended, under the names of docs/cli.md."""
-    usage = result.usage
+    usage = result.own.usage
     return {
-        "text": result.text,
+        "text": result.shown_text,
         "stop_reason": result.stop_reason,
         "complete": result.complete,
         "why_incomplete": result.why_incomplete,
         "fault": result.fault,
         "steps": result.steps,
-        "requests": result.requests,
+        "requests": result.own.requests,
         "requests_by_purpose": result.requests_by_purpose,
         "usage": {
             "input_tokens": usage.input_tokens,
@@ -217,7 +217,7 @@ def describe_end(result: RunResult, *, asked: FailedModel) -> str:
             return f"waiting for {' and '.join(wanted)}"
         case StopReason.CANCELLED:
             return "cancelled"
-        case StopReason.GIVEN_UP:
+        case StopReason.GIVEN_UP | StopReason.TOOL_FAILED:
             return result.why_incomplete
         case StopReason.REFUSED:
             return "refused"

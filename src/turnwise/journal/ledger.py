@@ -31,7 +31,7 @@ from turnwise.rules.pricing import (
 from turnwise.rules.prompt_room import message_bytes
 from turnwise.rules.provider_tool_costs import billed_apart
 from turnwise.turn.events import Purpose, SendRequest
-from turnwise.vocab import Fault, FinishReason, Request, Response, ToolCall, Untold, Usage, messages_in_common
+from turnwise.vocab import NO_USAGE, Fault, FinishReason, Request, Response, ToolCall, Untold, Usage, messages_in_common
 from turnwise.wire.family import HttpCall
 
 # Sees whether the provider's cache gave what it had kept of a prompt, and why not.
@@ -361,6 +361,11 @@ def caches_of(entries: Sequence[LedgerEntry]) -> CacheSums:
         saved_usd=sum_of(saved).usd if saved else None,
         unread_usd=sum_of(lost).usd if lost else None,
     )
+
+
+def usage_of(entries: Sequence[LedgerEntry]) -> Usage:
+    """The tokens of all these requests, as far as the providers told them."""
+    return sum([one.usage for one in entries if one.usage is not None], NO_USAGE)
 
 
 def tells_tokens(entry: LedgerEntry) -> bool:

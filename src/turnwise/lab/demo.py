@@ -231,14 +231,14 @@ class IncidentRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def _one_read(result: RunResult, folder: Path) -> IncidentReport:
     calls = [call for message in result.new_messages for call in calls_of(message)]
-    said = f"{many(len(calls), 'call')} seen, with name and whole arguments; the file was read: '{result.text}'"
+    said = f"{many(len(calls), 'call')} seen, with name and whole arguments; the file was read: '{result.shown_text}'"
     return IncidentReport(said, None if len(calls) == 1 and result.complete else "it should be one call and an answer")
 
 
 def _both_results(result: RunResult, folder: Path) -> IncidentReport:
-    right = result.text == "12 apples and 30 pears: all there."
+    right = result.shown_text == "12 apples and 30 pears: all there."
     return IncidentReport(
-        f"one follow-up with both results: '{result.text}'", None if right else "the answer lacks a result"
+        f"one follow-up with both results: '{result.shown_text}'", None if right else "the answer lacks a result"
     )
 
 
@@ -256,8 +256,9 @@ def _whole_file(result: RunResult, folder: Path) -> IncidentReport:
 
 
 def _synthesis(result: RunResult, folder: Path) -> IncidentReport:
-    said = f"step {result.steps} of {CAP} had to answer ({result.stop_reason}, complete: {result.complete}): '{result.text}'"
-    right = result.stop_reason is StopReason.STEP_LIMIT and not result.complete and result.text.strip()
+    how = f"{result.stop_reason}, complete: {result.complete}"
+    said = f"step {result.steps} of {CAP} had to answer ({how}): '{result.shown_text}'"
+    right = result.stop_reason is StopReason.STEP_LIMIT and not result.complete and result.shown_text.strip()
     return IncidentReport(said, None if right else "it should end by its step limit with a text")
 
 

@@ -273,11 +273,20 @@ OUTCOMES = (
     Outcome(StopReason.PROVIDER_FAILED, False, 6),
     Outcome(StopReason.JOURNAL_FAILED, False, 7),
     Outcome(StopReason.GIVEN_UP, False, 9),
+    Outcome(StopReason.TOOL_FAILED, False, 10),
     Outcome(StopReason.CANCELLED, False, 130),
 )
 
 
-FAILED = frozenset({StopReason.PROVIDER_FAILED, StopReason.JOURNAL_FAILED, StopReason.GIVEN_UP, StopReason.CANCELLED})
+FAILED = frozenset(
+    {
+        StopReason.PROVIDER_FAILED,
+        StopReason.JOURNAL_FAILED,
+        StopReason.GIVEN_UP,
+        StopReason.TOOL_FAILED,
+        StopReason.CANCELLED,
+    }
+)
 """The turn came to no answer, as something went wrong or somebody ended it. Any other reason is an end of its own."""
 
 

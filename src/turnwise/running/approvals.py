@@ -13,7 +13,7 @@ import msgspec
 from turnwise.base.clock import Clock, Timer, wait_for_task
 from turnwise.base.threads import in_thread, is_async
 from turnwise.journal.turn_writer import LoopPen, TurnJournal
-from turnwise.running.tool_output import journalable, words_of
+from turnwise.running.tool_output import class_name, journalable, traceback_of
 from turnwise.turn.config import Approval, AskOrigin, OneAsk, holds, settled
 from turnwise.turn.events import Ask, Asked
 
@@ -251,7 +251,8 @@ async def _answers(approver: Approver, asking: Asking, *, scrub: Callable[[str],
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # noqa: BLE001 (`sys.exit()` in it must not end the program)
-        return _failed(asking, why=f"it raised {scrub(words_of(error))}")
+        # the model reads why the asks are denied: the exception's own text is for the log
+        return _failed(asking, why=f"it raised {class_name(error)}", logged=traceback_of(error, scrub=scrub))
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         return _failed(asking, why=f"it answered with `{type(given).__name__}`, which is no list of approvals")
     answers: list[Approval] = []
@@ -267,10 +268,10 @@ async def _answers(approver: Approver, asking: Asking, *, scrub: Callable[[str],
     return answers + [one for one in (_failed(asking, why=nonsense) if nonsense else []) if one.call_id in left]
 
 
-def _failed(asking: Asking, *, why: str) -> list[Approval]:
+def _failed(asking: Asking, *, why: str, logged: str = "") -> list[Approval]:
     """Denials, because the approver failed."""
     why = journalable(why)
-    _log.warning("the approver failed: %s; its asks are denied", why)
+    _log.warning("the approver failed, and its asks are denied: %s", logged or why)
     return [Approval(call_id=one.call.id, verdict="deny", by="failed", text=why) for one in asking.asks]
 
 

@@ -19,6 +19,7 @@ from turnwise.rules.pricing import add
 from turnwise.running.approvals import Approver, Asking, put
 from turnwise.running.resumption import LeftTurn, call_said, unknown_said
 from turnwise.running.runner import Runner
+from turnwise.running.tool_output import RaisedBelow
 from turnwise.running.tools import ChildOrder
 from turnwise.running.watcher_events import (
     AttemptDiscarded,
@@ -34,7 +35,15 @@ from turnwise.turn.config import Approval, ChildReport, Deadlines, TurnConfig, T
 from turnwise.vocab import NO_USAGE, StopReason, Usage
 from turnwise.wire.profiles import Profile
 
-NO_ANSWER = frozenset({StopReason.PROVIDER_FAILED, StopReason.WAITING, StopReason.JOURNAL_FAILED, StopReason.GIVEN_UP})
+NO_ANSWER = frozenset(
+    {
+        StopReason.PROVIDER_FAILED,
+        StopReason.WAITING,
+        StopReason.JOURNAL_FAILED,
+        StopReason.GIVEN_UP,
+        StopReason.TOOL_FAILED,  # of a child that ended so before its parent's process died
+    }
+)
 IDLE_S = 300.0
 PATIENCE = 25  # passes of the event loop: the deadline of a child's request comes first, and the request is sent again
 OUR_SHARE = 0.9  # our part of the time that the parent gives a cancelled tool
@@ -42,7 +51,7 @@ OUR_SHARE = 0.9  # our part of the time that the parent gives a cancelled tool
 
 def as_child(config: TurnConfig, *, order: ChildOrder) -> TurnConfig:
     """The configuration of the turn that `order` starts: within the parent's grant and time, and attended only if somebody is
-    there."""
+    there. An exception of a tool that ends the parent's run ends this one, too."""
     place, policy, deadlines = order.place, config.policy, config.deadlines
     limits: Limit = MaxWallTime(order.timeout_s)
     for one in (order.grant, config.limits):
@@ -54,6 +63,7 @@ def as_child(config: TurnConfig, *, order: ChildOrder) -> TurnConfig:
     return msgspec.structs.replace(
         config,
         limits=limits,
+        tool_errors="raise" if order.tool_errors == "raise" else config.tool_errors,
         max_subagents=_smaller(config.max_subagents, None if place is None else place.subagents),
         policy=policy,
         deadlines=msgspec.structs.replace(deadlines, ask_s=min(deadlines.ask_s, order.ask_s)),
@@ -193,7 +203,8 @@ class Minder:
         return self._said(result, stopped="")
 
     async def run(self, runner: Runner, turn: Awaitable[TurnResult]) -> str:
-        """The child's answer, or what it has and why it ended. Raises ToolFault if it has nothing to report."""
+        """The child's answer, or what it has and why it ended. Raises ToolFault if it has nothing to report, and
+        RaisedBelow if an exception of a tool has ended it."""
         task = asyncio.ensure_future(turn)
         stopped = ""
         result: TurnResult | None = None
@@ -229,6 +240,8 @@ class Minder:
         self._report(result)
         if result is None:
             raise ToolFault(f"the sub-agent `{self._name}` did not end in time and was left behind")
+        if runner.raised is not None:
+            raise RaisedBelow(runner.raised)
         return self._said(result, stopped=stopped)
 
     @contextlib.contextmanager

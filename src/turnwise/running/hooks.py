@@ -20,7 +20,7 @@ from turnwise.base.exact_json import NotExact, exact_json
 from turnwise.base.threads import in_thread, is_async
 from turnwise.errors import CallerError
 from turnwise.running.run_context import RunAtHand, RunContext, context_of, wants_context
-from turnwise.running.tool_output import journalable, result_of, words_of
+from turnwise.running.tool_output import class_name, journalable, result_of, traceback_of
 from turnwise.turn.config import Deadlines, HookPoint, TurnResult
 from turnwise.turn.events import HookOutcome, PlannedCall, Purpose, RunHooks
 from turnwise.vocab import Message, ToolResult, text_of
@@ -188,7 +188,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hooks:
-    """All hooks of an agent, in the order in which they run. Their errors go through `scrub` before anybody sees them."""
+    """All hooks of an agent, in the order in which they run. `scrub` removes the endpoint's key from what is logged of them."""
 
     def __init__(self, hooks: Sequence[Hook], *, clock: Clock, scrub: Callable[[str], str] = str) -> None:
         self._hooks = tuple(hooks)
@@ -328,16 +328,17 @@ class Hooks:
         if isinstance(answer.error, asyncio.CancelledError):
             return None, self._told(hook, "it cancelled itself")
         if answer.error is not None:
-            return None, self._told(hook, f"it raised {words_of(answer.error)}")
+            return None, self._told(hook, f"it raised {class_name(answer.error)}", error=answer.error)
         said = answer.value
         if said is None or isinstance(said, ANSWERS[hook.point]):
             return said, ""
         # A foreign function may return anything, whatever its type says.
         return None, self._told(hook, f"it returned `{type(said).__name__}`, and {may_answer(hook.point)}")
 
-    def _told(self, hook: Hook, fault: str) -> str:
-        fault = self._scrub(fault)
-        _log.warning("the hook `%s` (%s) failed: %s", hook.name, hook.point, fault)
+    def _told(self, hook: Hook, fault: str, *, error: BaseException | None = None) -> str:
+        """What the model reads if the hook denies by it. An exception's own text is for the log alone."""
+        logged = fault if error is None else traceback_of(error, scrub=self._scrub)
+        _log.warning("the hook `%s` (%s) failed: %s", hook.name, hook.point, logged)
         return f"the hook failed ({fault})"
 
 

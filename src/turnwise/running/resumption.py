@@ -14,7 +14,7 @@ from turnwise.rules.history import error_result
 from turnwise.rules.permissions import PermissionRule
 from turnwise.running.run_context import RunAtHand, context_of, giving
 from turnwise.running.tool_output import cut_middle
-from turnwise.running.tools import OutcomeUnknown, Tool, ask_probe
+from turnwise.running.tools import OutcomeUnknown, Tool, reconciled
 from turnwise.turn.config import Approval, OneAsk, ResumeTerms, TurnConfig
 from turnwise.turn.events import (
     Ask,
@@ -245,8 +245,8 @@ async def results_of_left(
     clock: Clock,
     run: RunAtHand | None = None,
 ) -> list[tuple[PlannedCall, ToolResult]]:
-    """The calls that may have run, each with a result: from its tool's probe, or saying that its outcome is unknown. It leaves
-    out calls that did not happen, and calls that may happen twice: those run."""
+    """The calls that may have run, each with a result: from its tool's `reconcile`, or saying that its outcome is unknown. Calls
+    that did not happen, and calls that may happen twice, are left out: those run."""
     found: list[tuple[PlannedCall, ToolResult]] = []
     for planned in calls:
         tool = tools.get(planned.call.name)
@@ -261,8 +261,8 @@ async def results_of_left(
 
 async def _result_of_left(planned: PlannedCall, *, tool: Tool | None, turn_id: str, clock: Clock) -> ToolResult | None:
     try:
-        if tool is not None and tool.probe is not None:
-            return await ask_probe(tool.probe, planned, key=f"{turn_id}/{planned.call.id}", clock=clock)
+        if tool is not None and tool.reconcile is not None:
+            return await reconciled(tool.reconcile, planned, key=f"{turn_id}/{planned.call.id}", clock=clock)
     except OutcomeUnknown:
         pass
     return error_result(planned.call, text=UNKNOWN_OUTCOME)

@@ -1,6 +1,7 @@
 """What a user's function learns about the run that it works for: a `RunContext`, as its first argument."""
 
 import asyncio
+import hashlib
 import inspect
 import logging
 import typing
@@ -17,7 +18,7 @@ from turnwise.base.clock import Clock, ends_in_time
 from turnwise.errors import CallerError
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.read_only_commands import JudgedPrograms
-from turnwise.running.tool_output import words_of
+from turnwise.running.tool_output import traceback_of
 from turnwise.turn.config import Approval, ToolOffer
 from turnwise.turn.events import CallsInspected, InspectCalls, PlannedCall, RunTools
 from turnwise.turn.verdicts import changed_since
@@ -218,7 +219,7 @@ async def _found(
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # noqa: BLE001 (a stranger's: `sys.exit()` in it must not end the program)
-        _log.warning("the inspector of calls raised %s; they are asked about", scrub(words_of(error)))
+        _log.warning("the inspector of calls raised; they are asked about\n%s", traceback_of(error, scrub=scrub))
         return ()
     facts = tuple([one for one in given if isinstance(one, CallFacts)])
     if len(facts) < len(given):
@@ -269,6 +270,9 @@ class RunContext(Generic[Deps_co]):
 
     - `deps` is what the run got as `deps=`, or what its `DepsFactory` made.
     - `call` is the call that a tool answers. It is None outside of tools.
+    - `call_key` names this call of the tool, and no other: give it to a service as its idempotency key. It is the same
+      if the call runs again after a crash, also on another machine, and in the tool's `reconcile`. It is 40 letters and
+      digits, and empty outside of tools.
     - `step` counts from 1. It is 0 before the first step.
     - `usage` is what the run had used (in tokens) when the function was called, without its sub-agents.
     - `session` is the id of the session. `path` names the sub-agents that lead to this run, outermost first.
@@ -276,13 +280,14 @@ class RunContext(Generic[Deps_co]):
     Make one yourself to call a tool in a test: `find(RunContext(deps=fake), "pear")`.
     """
 
-    __slots__ = ("_work", "call", "deps", "path", "session", "step", "usage")
+    __slots__ = ("_work", "call", "call_key", "deps", "path", "session", "step", "usage")
 
     def __init__(
         self,
         deps: Deps_co,
         *,
         call: ToolCall | None = None,
+        call_key: str = "",
         step: int = 0,
         usage: Usage = NO_USAGE,
         session: str = "",
@@ -292,6 +297,7 @@ class RunContext(Generic[Deps_co]):
         self._work = work
         self.deps = deps
         self.call = call
+        self.call_key = call_key
         self.step = step
         self.usage = usage
         self.session = session
@@ -341,10 +347,18 @@ def context_of(
     run: RunAtHand | None, *, call: ToolCall | None = None, work: WorkingCall | None = None
 ) -> RunContext[Any]:
     """A context of the run in its current state. Without a run, the context is empty."""
+    key = "" if call is None else key_of_call(call_at_work())
     if run is None:
-        return RunContext(None, call=call, work=work)
+        return RunContext(None, call=call, call_key=key, work=work)
     step, usage = run.so_far()
-    return RunContext(run.deps, call=call, step=step, usage=usage, session=run.session, path=run.path, work=work)
+    return RunContext(
+        run.deps, call=call, call_key=key, step=step, usage=usage, session=run.session, path=run.path, work=work
+    )
+
+
+def key_of_call(name: str) -> str:
+    """The name of a call (turn and call id) in letters and digits of a fixed length, which every service takes as a key."""
+    return hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:40] if name else ""
 
 
 _given: ContextVar["Callable[[], RunContext[Any]] | None"] = variable_of_run("context_given", default=None)

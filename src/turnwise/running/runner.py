@@ -30,6 +30,7 @@ from turnwise.running.resumption import LOST_REQUEST, STUCK, LeftTurn, begun_bel
 from turnwise.running.run_context import find_changed, find_facts
 from turnwise.running.runner_config import EndpointRecovery, RunnerMeans, Sender, around_of
 from turnwise.running.scripts import Scripts
+from turnwise.running.tool_output import FailedCall
 from turnwise.running.tools import ToolRun
 from turnwise.running.watcher_events import (
     CallAnswered,
@@ -161,8 +162,9 @@ class TurnTime:
 Doable = PrepareStep | RunHooks | SendRequest | CheckOutput | InspectCalls | Ask | RunTools | RunScript | Wait
 STRANGE = frozenset({RunHooks, Ask, CheckOutput})  # the user's own code does these
 InterruptKind = Literal["cancel", "deadline"]
-EndKind = Literal["cancel", "deadline", "journal"]
+EndKind = Literal["cancel", "deadline", "tool", "journal"]
 
+MAX_NOTES = 50  # a tool that fails at each call shall not fill a result
 TOOL_SHARE = 5 / 9  # of the time in which a cancelled command settles: the part for the tools themselves
 ANSWERS_SHARE = (
     1 / 4
@@ -179,6 +181,7 @@ class Runner:
         self.result: TurnResult | None = None  # of the last turn, also of one whose task was cancelled
         self.so_far: TurnResult | None = None  # the same, also of a turn that was left or that raised
         self.ledger: Ledger | None = means.observation.ledger  # of the last turn
+        self.raised: BaseException | None = None  # what a tool raised, if that has ended the last turn
         self.elapsed_s = 0.0  # of the last turn
 
     async def run(
@@ -236,7 +239,7 @@ class Runner:
             with contextlib.nullcontext() if observer is None else observer.around():
                 return await turn
         finally:
-            self.result, self.elapsed_s = running.result, running.time.now_s()
+            self.result, self.elapsed_s, self.raised = running.result, running.time.now_s(), running.raised
             self.so_far = running.result or running.so_far
             self._running = None
             if running.pen is not None:
@@ -289,6 +292,8 @@ class _Running:
         self._interrupted: asyncio.Future[EndKind] = asyncio.get_running_loop().create_future()
         self._unrecorded = ""  # why the journal cannot be written any more
         self._why_stopped = ""  # if it was no person's request
+        self._why_raised = ""
+        self.raised: BaseException | None = None  # what a tool raised, if that ends the turn
         self._tool_run: ToolRun | None = None
         self._scripts = Scripts(means.clock, so_far=None if left is None else left.program)
         self._script_began_s: dict[str, float] = {}
@@ -497,7 +502,8 @@ class _Running:
         """End the turn. A command that still runs counts as cut short; if a part of it continues, its outcome is ignored."""
         self._is_over = True
         if not isinstance(self._command, FinishTurn):
-            event = msgspec.structs.replace(self._cut_short(kind, command=self._command), why=self._why_stopped)
+            why = self._why_raised if kind == "tool" else self._why_stopped
+            event = msgspec.structs.replace(self._cut_short(kind, command=self._command), why=why)
             try:
                 if event.kind != "journal":
                     await self._write(event)
@@ -536,7 +542,7 @@ class _Running:
         if self.pen is None or result.stop_reason is StopReason.JOURNAL_FAILED:
             return result
         try:
-            await self.pen.close(result, problem=self._why_stopped)
+            await self.pen.close(result, problem=self._why_raised or self._why_stopped)
         except JournalFailed as failed:
             return unrecorded(result, why=str(failed))
         return result
@@ -720,8 +726,12 @@ class _Running:
             if self.pen is not None and run is not None and len(run.finished) < len(calls):
                 await self._record_end(result, children=run.children[self._children_told :])
             self._teller.unanswered.pop(result.call_id, None)
+            failed = None if run is None or not result.is_error else run.failed(result.call_id)
+            if failed is not None:
+                self._has_failed(failed)
             if is_watched:
-                self._tell(ToolFinished(result, self._clock.monotonic() - began[result.call_id]))
+                seconds = self._clock.monotonic() - began[result.call_id]
+                self._tell(ToolFinished(result, seconds, None if failed is None else failed.error))
 
         changed = await self._changed(command) if [1 for planned in command.calls if planned.shown] else {}
         done = self._ended | changed.keys()
@@ -754,6 +764,16 @@ class _Running:
         self._begun_before = frozenset()
         self.time.ended(None if command.most_s is None else began_s + command.most_s)
         return ToolsFinished(results=(*results, *changed.values()), children=children)
+
+    def _has_failed(self, failed: FailedCall) -> None:
+        """A person is told of it in the run's notes. If the program asked for it, the exception ends the turn."""
+        of = f" (of the sub-agent `{'/'.join(self._means.path)}`)" if self._means.path else ""
+        notes, said = self.books.ledger.notes, f"{failed.said}{of}"
+        if not failed.is_told and said not in notes and len(notes) < MAX_NOTES:
+            notes.append(said)
+        if self._around.tool_errors == "raise" and not self._interrupted.done():
+            self.raised, self._why_raised = failed.error, failed.said
+            self.interrupt("tool")
 
     def _record_answer(self, approval: Approval) -> "asyncio.Future[None] | None":
         """Record the answer to one of several asks at once: the person who gave it is not asked again. The result says when it is

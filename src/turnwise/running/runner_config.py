@@ -184,6 +184,7 @@ def around_of(
         activity=None if journal is None or journal.lease is None else journal.lease.activity,
         run=means.run,
         observe=means.observation.observe,
+        tool_errors=config.tool_errors,
         answers=means.answers,
         leaves=means.leaves,
         put_ask=ToolAsks(

@@ -1,8 +1,11 @@
 """What a tool returned -> the result that the model reads: text of bounded size, or files."""
 
+import contextlib
 import json
+import logging
 import math
-from collections.abc import Collection, Mapping, Sequence, Set, ValuesView
+import traceback
+from collections.abc import Callable, Collection, Mapping, Sequence, Set, ValuesView
 from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import PurePath
@@ -21,11 +24,48 @@ MAX_FILE_BYTES = 20 * 1024 * 1024  # what the large providers accept in one requ
 MAX_NOTE_CHARACTERS = 20 * 1024  # of all notes beside the texts together: notes do not shorten a result
 ERROR_CHARACTERS = 4 * 1024
 NOTHING = "(no output)"  # some APIs refuse an empty result
+TOOL_FAILED = "the tool failed. It may have done a part of its work. Try other arguments, or go on without it."
+MAX_NAME_CHARACTERS = 80  # of the name of an exception's class: it goes to the model
+
+_log = logging.getLogger("turnwise.tools")
+
+
+class NotShowable(Exception):
+    """A tool ran, and JSON cannot carry what it returned. The text is for the model; the cause is for the tool's author."""
+
+
+class RaisedBelow(Exception):
+    """A tool of a sub-agent raised `error`, and that ended the sub-agent's run."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class FailedCall(msgspec.Struct, frozen=True):
+    """A call that ended with an exception which is a fault of the tool: what the model reads, and the exception."""
+
+    result: ToolResult
+    error: BaseException
+    is_told: bool = False  # a sub-agent's tool raised it: log and notes have it
+
+    @property
+    def said(self) -> str:
+        """What a person reads of it: tool, class and place, and nothing of the exception's own text."""
+        place = _place_of(self.error)
+        return f"the tool `{self.result.name}` raised {class_name(self.error)}{f' at {place}' if place else ''}"
 
 
 def result_of(call: ToolCall, value: object, *, whole_bytes: int | None = None) -> ToolResult:
+    """What `shown_result` gives. Never raises: a value that cannot become JSON gives an error result that says so."""
+    try:
+        return shown_result(call, value, whole_bytes=whole_bytes)
+    except NotShowable as error:
+        return error_result(call, str(error))
+
+
+def shown_result(call: ToolCall, value: object, *, whole_bytes: int | None = None) -> ToolResult:
     """The value as a result, its texts cut to a length that a model can read. With `whole_bytes` the texts are whole, and the
-    result is an error if they are longer. Never raises: a value that cannot become JSON gives an error result that says so."""
+    result is an error if they are longer. Raises NotShowable."""
     if type(value) is str and whole_bytes is None:  # most tools return just this
         return _result(call, (Text(cut_middle(_clean(value), limit=MAX_TEXT_CHARACTERS)),), is_error=False)
     given = [value] if not _holds_parts(value) else list(cast("list[object]", value))
@@ -34,11 +74,11 @@ def result_of(call: ToolCall, value: object, *, whole_bytes: int | None = None) 
     for part in parts:
         try:
             content.append(_part_of(part))
-        except BaseException as error:  # noqa: BLE001 (the value is a stranger's: its serialiser may raise anything)
-            kind = type(part).__name__
-            return error_result(
-                call, f"`{call.name}` ran, but what it returned (`{kind}`) cannot be turned into JSON: {_words(error)}"
-            )
+        except BaseException as error:
+            why = str(error) if isinstance(error, _NoJson) else class_name(error)
+            raise NotShowable(
+                f"`{call.name}` ran, but what it returned (`{type(part).__name__}`) cannot be turned into JSON: {why}"
+            ) from error
     file_bytes = sum([len(part.data or b"") + len(part.url or "") for part in content if isinstance(part, File)])
     if file_bytes > MAX_FILE_BYTES:
         return error_result(call, f"`{call.name}` returned files of {file_bytes} bytes: too large")
@@ -49,18 +89,53 @@ def result_of(call: ToolCall, value: object, *, whole_bytes: int | None = None) 
     return _result(call, tuple(_within_size(content)), is_error=False)
 
 
-def failure_of(call: ToolCall, error: BaseException) -> ToolResult:
-    """The result for an error of a tool, whatever it is: `sys.exit()`, a panic of a Rust extension (a BaseException), or an
-    exception whose own text fails. Never raises. A user's Ctrl-C never comes here: faces catch the signal."""
-    text = _words(error)
-    if isinstance(error, ToolFault):
-        return error_result(call, text)
-    return error_result(call, f"{type(error).__name__}: {text}" if text else type(error).__name__)
+def failure_of(call: ToolCall, error: BaseException) -> ToolResult | FailedCall:
+    """What became of a call whose tool raised, whatever it raised: `sys.exit()`, a panic of a Rust extension, or an exception
+    whose own text fails. Never raises. A user's Ctrl-C never comes here: faces catch the signal.
+
+    The model reads the words of a ToolFault, because the tool has chosen them. Of any other exception it reads only the class,
+    because the text may hold what the provider must not get: the log has it, with the traceback. Promise run:tool-fault.
+    """
+    if isinstance(
+        error, ToolFault
+    ):  # the run's log has it as a call that failed: nothing here is for the tool's author
+        return error_result(call, _words(error))
+    if isinstance(error, RaisedBelow):
+        error = error.error
+        return FailedCall(error_result(call, f"{class_name(error)}: {TOOL_FAILED}"), error, is_told=True)
+    if isinstance(error, NotShowable):
+        failed = FailedCall(error_result(call, str(error)), error.__cause__ or error)
+    else:
+        failed = FailedCall(error_result(call, f"{class_name(error)}: {TOOL_FAILED}"), error)
+    log_failure(failed.said, error=failed.error)
+    return failed
 
 
-def words_of(error: BaseException) -> str:
-    """The text of an error of foreign code, in characters that a journal can hold. Never raises."""
-    return _clean(f"{type(error).__name__}: {_words(error)}".removesuffix(": "))
+def log_failure(said: str, *, error: BaseException) -> None:
+    """Log an exception of a tool with its traceback. Never raises: a call that waits for its end would wait for ever."""
+    with contextlib.suppress(Exception):  # a filter or a handler of the program's may raise
+        _log.error("%s", said, exc_info=(type(error), error, error.__traceback__))
+
+
+def traceback_of(error: BaseException, *, scrub: Callable[[str], str] = str) -> str:
+    """The traceback with the exception's text, for the log: `scrub` removes the endpoint's key."""
+    return scrub("".join(traceback.format_exception(error))).rstrip()
+
+
+def class_name(error: BaseException) -> str:
+    """The name of its class, in characters that a journal can hold."""
+    return _whole_characters(type(error).__name__[:MAX_NAME_CHARACTERS])
+
+
+def _place_of(error: BaseException) -> str:
+    """Where it was raised: `shop.py:12`, in the tool's own code if that can be told; empty if it has no traceback."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [one for one in frames if not one[0].startswith(_OTHERS) and "site-packages" not in one[0]]
+    file, line = (own or frames or [("", 0)])[-1]
+    return _whole_characters(f"{PurePath(file).name}:{line}") if file else ""
+
+
+_OTHERS = tuple([str(PurePath(one).parent) for one in (str(PurePath(__file__).parent), traceback.__file__)])
 
 
 def journalable(text: object) -> str:
@@ -208,11 +283,15 @@ def _json_of(value: object) -> str:
     return written.decode()
 
 
+class _NoJson(ValueError, TypeError):
+    """turnwise's own words on a value that has no JSON form."""
+
+
 def _check_keys(pairs: list[tuple[str, object]]) -> None:
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            raise ValueError(f"two keys are the same text in JSON: `{key}`")
+            raise _NoJson(f"two keys are the same text in JSON: `{key}`")
         seen.add(key)
 
 
@@ -247,7 +326,7 @@ def _spelled(plain: object) -> object:
             continue
         found = {leaf(key): leaf(item) for key, item in one.items()}
         if len(found) < len(one):
-            raise ValueError("two keys are the same text once their lone surrogates or bytes are written out")
+            raise _NoJson("two keys are the same text once their lone surrogates or bytes are written out")
         one.clear()
         one.update(found)
     return holder[0]
@@ -274,6 +353,6 @@ def _plain(value: object) -> object:
         case Mapping():
             return dict(cast("Mapping[object, object]", value))
         case _:
-            raise TypeError(
+            raise _NoJson(
                 f"`{type(value).__name__}` has no JSON form; return a str, a JSON-able value, a Text or a File"
             )

@@ -30,7 +30,15 @@ from turnwise.running.run_context import (
     judged_paths,
     judged_programs,
 )
-from turnwise.running.tool_output import error_result, failure_of, result_of
+from turnwise.running.tool_output import (
+    FailedCall,
+    class_name,
+    error_result,
+    failure_of,
+    log_failure,
+    result_of,
+    shown_result,
+)
 from turnwise.running.watcher_events import Observe, Watch, WatcherEvent
 from turnwise.running.working_call import (
     AskPutter,
@@ -43,27 +51,27 @@ from turnwise.running.working_call import (
     telling,
     tells_of,
 )
-from turnwise.turn.config import ChildReport, ResumeTerms, ToolOffer, TurnResult
+from turnwise.turn.config import ChildReport, ResumeTerms, ToolErrors, ToolOffer, TurnResult
 from turnwise.turn.events import PlannedCall
 from turnwise.turn.outcomes import NO_TIME, TURNS_TIME
 from turnwise.vocab import ToolCall, ToolResult
 
-# How a tool's probe is asked what became of a call whose process has died.
+# What became of a call whose process has died, by the tool's own `reconcile`.
 
 
-CallProbe = Callable[[dict[str, object]], object]
+Reconcile = Callable[[dict[str, object]], object]
 """Takes a call's arguments and tells what became of the call: its result, or None if it did not happen. If it raises, the outcome
 is unknown. It changes nothing."""
 
 MOST_S = 30.0
-PROBE_THREAD = "turnwise-probe"
+RECONCILE_THREAD = "turnwise-reconcile"
 
 
 class OutcomeUnknown(Exception):
-    """The probe could not tell."""
+    """`reconcile` could not tell."""
 
 
-async def ask_probe(probe: CallProbe, planned: PlannedCall, *, key: str, clock: Clock) -> ToolResult | None:
+async def reconciled(reconcile: Reconcile, planned: PlannedCall, *, key: str, clock: Clock) -> ToolResult | None:
     """The call's result; None if it has not happened. Raises OutcomeUnknown."""
     call = planned.call
     arguments: dict[str, object] = (
@@ -72,7 +80,7 @@ async def ask_probe(probe: CallProbe, planned: PlannedCall, *, key: str, clock: 
         else msgspec.json.decode(planned.arguments, type=dict[str, object])
     )
     with CallTerms(seconds=None, computes=False, call=key), judged_paths(planned.paths or None):
-        task = asyncio.create_task(_ask(probe, arguments), name=f"probe {call.name}")
+        task = asyncio.create_task(_reconcile(reconcile, arguments, name=call.name), name=f"reconcile {call.name}")
     if not await wait_for_task(task, clock=clock, timeout_s=min(planned.timeout_s, MOST_S)):
         task.cancel()
         raise OutcomeUnknown
@@ -82,25 +90,30 @@ async def ask_probe(probe: CallProbe, planned: PlannedCall, *, key: str, clock: 
     return None if said is None else result_of(call, said)
 
 
-async def _ask(probe: CallProbe, arguments: dict[str, object]) -> object:
-    """Raises nothing but a cancellation, because a probe is foreign code."""
+async def _reconcile(reconcile: Reconcile, arguments: dict[str, object], *, name: str) -> object:
+    """Raises nothing but a cancellation, because it is foreign code."""
+
+    def here() -> object:
+        try:
+            return reconcile(arguments)
+        except BaseException as error:  # noqa: BLE001 (what it raises says that it does not know)
+            return _unknown(error, name=name)
+
     try:
-        if is_async(probe):
-            said = probe(arguments)
+        if is_async(reconcile):
+            said = reconcile(arguments)
         else:
-            said = await in_thread(functools.partial(_ask_here, probe, arguments), name=PROBE_THREAD)
+            said = await in_thread(here, name=RECONCILE_THREAD)
         return await cast("Awaitable[object]", said) if inspect.isawaitable(said) else said
     except asyncio.CancelledError:
         raise
-    except BaseException:  # noqa: BLE001 (what it raises says that it does not know)
-        return OutcomeUnknown()
+    except BaseException as error:  # noqa: BLE001 (as above)
+        return _unknown(error, name=name)
 
 
-def _ask_here(probe: CallProbe, arguments: dict[str, object]) -> object:
-    try:
-        return probe(arguments)
-    except BaseException:  # noqa: BLE001 (as above)
-        return OutcomeUnknown()
+def _unknown(error: BaseException, *, name: str) -> OutcomeUnknown:
+    log_failure(f"`reconcile` of the tool `{name}` raised {class_name(error)}: the outcome stays unknown", error=error)
+    return OutcomeUnknown()
 
 
 # How long a cancelled tool may tidy up before it is left behind. Cancelling a turn settles within a second (wait:cancel).
@@ -134,6 +147,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     - `above` is the parent's run. `observe` makes observers for those below it that have none of their own.
     - `ended` is given the sub-agent's result, if it has one.
     - `leaves`: whether a cancelled task leaves the turns of the parent and of the sub-agent, to be resumed later.
+    - `tool_errors` is the parent's: with `raise`, an exception of a sub-agent's tool ends both runs.
     """
 
     call: ToolCall
@@ -157,6 +171,7 @@ class ChildOrder(msgspec.Struct, frozen=True, kw_only=True):
     observe: Observe | None = None
     ended: Callable[[TurnResult], None] | None = None
     leaves: Callable[[], bool] = lambda: False
+    tool_errors: ToolErrors = "told"
 
 
 AnswerFor = Callable[[ChildOrder, ModelQuestion], Awaitable[ModelAnswer]]
@@ -183,6 +198,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     put_ask: AskPutter | None = None  # asks a person what a tool asks
     run: RunAtHand | None = None  # what tools with a context see, and whose deps sub-agents may have
     observe: Observe | None = None
+    tool_errors: ToolErrors = "told"
     answers: AnswerFor | None = None  # for tools whose calls may ask the model
     leaves: Callable[[], bool] = lambda: False
 
@@ -212,7 +228,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     - `start` takes the place of `function` in a sub-agent's tool.
     - `grace_s`: seconds that a call gets after its time is up, if it can still end with what it has.
     - `keeps` returns the folder where the tool has put texts that are too long to show. None: there is none.
-    - `probe` says after a crash what became of a call.
+    - `reconcile` says after a crash what became of a call.
     - `takes_context`, `deps`: whether the function needs the `RunContext`, and the class of its deps.
     - `judging`: what turnwise needs beside the policy to judge a call.
     """
@@ -222,7 +238,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     start: Callable[[ChildOrder], Awaitable[object]] | None = None
     grace_s: float = 0.0
     keeps: Callable[[], Path | None] | None = None
-    probe: CallProbe | None = None
+    reconcile: Reconcile | None = None
     takes_context: bool = False
     deps: type | None = None
     judging: CallJudging | None = None
@@ -295,7 +311,7 @@ class ToolRun:
         self._on_finish = on_finish
         self._tell = tell
         self._settle_s = settle_s
-        self._result_of = functools.partial(result_of, whole_bytes=whole_bytes)
+        self._result_of = functools.partial(shown_result, whole_bytes=whole_bytes)
         self._computes = whole_bytes is not None
         self._around = around
         self._end_s = None if most_s is None else clock.monotonic() + most_s
@@ -305,6 +321,11 @@ class ToolRun:
         self._at_work = 0  # sub-agents at work
         self._results: dict[int, ToolResult] = {}
         self._started: list[str] = []
+        self._failed: dict[str, FailedCall] = {}
+
+    def failed(self, call_id: str) -> FailedCall | None:
+        """Why a call has failed, if its result is that its tool raised. It is told once."""
+        return self._failed.pop(call_id, None)
 
     @property
     def finished(self) -> tuple[ToolResult, ...]:
@@ -479,6 +500,7 @@ class ToolRun:
             above=around.run,
             observe=around.observe,
             leaves=around.leaves,
+            tool_errors=around.tool_errors,
         )
 
     async def _within_deadline(
@@ -550,8 +572,11 @@ class ToolRun:
                 return None
             result = _cancelled_itself(planned.call)
         if not over.done():
+            if isinstance(result, FailedCall):
+                self._failed[planned.call.id] = result
+                result = result.result
             over.set_result(result)
-        return result
+        return result.result if isinstance(result, FailedCall) else result
 
     async def _stop(self, task: asyncio.Task[ToolResult | None]) -> bool:
         """Cancel the task and wait a moment; true if it has ended."""
@@ -562,7 +587,7 @@ class ToolRun:
         task.add_done_callback(_abandoned.discard)
         return False
 
-    async def _call(self, function: Callable[[Arguments], object], planned: PlannedCall) -> ToolResult:
+    async def _call(self, function: Callable[[Arguments], object], planned: PlannedCall) -> ToolResult | FailedCall:
         """Run the function to its result. Raises nothing but CancelledError: a tool's exception is a result."""
         call = planned.call
         try:
@@ -575,7 +600,7 @@ class ToolRun:
                 value = await in_thread(functools.partial(self._call_here, function, arguments, call), name=THREAD)
             if inspect.isawaitable(value):
                 value = await cast("Awaitable[object]", value)
-            if isinstance(value, ToolResult):
+            if isinstance(value, ToolResult | FailedCall):
                 return value
             if _is_large(value):  # a model's own serialiser may be slow, and other work waits for the loop
                 return await in_thread(functools.partial(self._result_of, call, value), name=THREAD)

@@ -134,10 +134,15 @@ class AskClosed(msgspec.Struct, frozen=True, tag="ask_closed"):
 
 
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
-    """A tool's call is over, after `seconds`. `result` is what the model reads."""
+    """A tool's call is over, after `seconds`. `result` is what the model reads.
+
+    `error` is the exception that the tool raised, unless that is a ToolFault: the model reads only its class. No journal
+    keeps it.
+    """
 
     result: ToolResult
     seconds: float
+    error: BaseException | None = None
 
 
 class CallAnswered(msgspec.Struct, frozen=True, tag="call_answered"):

@@ -266,7 +266,7 @@ def run_of(
     seconds: float,
     apart: Mapping[int, str],
 ) -> ModelRun:
-    usage = result.usage
+    usage = result.own.usage
     return ModelRun(
         model=model,
         exit_code=exit_code(result.stop_reason, complete=result.complete),
@@ -283,7 +283,7 @@ def run_of(
         first_token_s=first_token_s,
         seconds=seconds,
         session=result.session,
-        text=result.text,
+        text=result.shown_text,
     )
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from turnwise.agent.results import RunResult
+from turnwise.agent.results import OwnSpending, RunResult
 from turnwise.coding_agent.run_events import DeniedCall, EventObjects, result_fields
 from turnwise.running.watcher_events import WatcherEvent
 from turnwise.terminal.failures import USAGE, Unable, write_json
@@ -58,7 +58,7 @@ def write_line(line: Mapping[str, object]) -> None:
 def write_unable(unable: Unable) -> None:
     """The last line of a command that got no turn's result. `requests` is null if some may have been sent."""
     result = RunResult(
-        text=unable.why,
+        shown_text=unable.why,
         stop_reason=StopReason.CANCELLED,  # the reason itself is below
         complete=False,
         why_incomplete=unable.why,
@@ -67,6 +67,7 @@ def write_unable(unable: Unable) -> None:
         requests=0,
         requests_by_purpose={},
         usage=NO_USAGE,
+        own=OwnSpending(steps=0, requests=0, usage=NO_USAGE),
         recovery_usage=NO_USAGE,
         reasoning="",
         repairs=(),

@@ -11,6 +11,7 @@ EXIT_CODES = """\
   7    the journal failed in mid-turn
   8    answered and complete, but calls were denied and nothing was changed
   9    given up: the process died again and again
+  10   a tool failed, and the program that began the turn ends it so
   70   a bug of turnwise
   130  cancelled"""
 

@@ -538,12 +538,14 @@ def is_shown_whole(result: ToolResult) -> bool:
 
 def outcome_line(result: RunResult, *, seconds: float, asked: FailedModel) -> str:
     """The line below the answer: how it ended, and what it cost."""
-    tokens = tokens_said(result.usage, entries=[entry for entry in result.ledger if not entry.path])
-    below = len(result.ledger) - result.requests
+    tokens = tokens_said(result.own.usage, entries=[entry for entry in result.ledger if not entry.path])
+    below = result.requests - result.own.requests
     children = f" (and {below} by sub-agents)" if below > 0 else ""
     cost = f"cost {cost_said(result.cost)}, " if result.ledger else ""
-    reached = " reached the server" if result.stop_reason is StopReason.PROVIDER_FAILED and not result.requests else ""
-    requests = f"{many(result.requests, 'request')}{reached}{children}"
+    reached = (
+        " reached the server" if result.stop_reason is StopReason.PROVIDER_FAILED and not result.own.requests else ""
+    )
+    requests = f"{many(result.own.requests, 'request')}{reached}{children}"
     counts = f"{many(result.steps, 'step')}, {requests}, {tokens}, {cost}{seconds:.1f} s"
     kept = f", session {short_id(result.session)}" if result.session else ""
     if result.complete:

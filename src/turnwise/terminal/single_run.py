@@ -42,7 +42,7 @@ from turnwise.coding_agent.turn_notes import runs_before
 from turnwise.coding_agent.workplace import Workplace, furnish, session_key, with_whole_id
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, journal_path
-from turnwise.rules.answer_room import exit_code
+from turnwise.rules.answer_room import FAILED, exit_code
 from turnwise.rules.permissions import Policy
 from turnwise.running.approvals import Asking
 from turnwise.terminal.events import JsonLines
@@ -372,7 +372,7 @@ class SingleRun:
         has_more = asked is not None and (has_words or asked != GOES_ON)
         if has_more and result.pending:
             self._face.tell(NOT_SENT)
-        ends = result.stop_reason in (StopReason.CANCELLED, StopReason.JOURNAL_FAILED, StopReason.GIVEN_UP)
+        ends = result.stop_reason in FAILED - {StopReason.PROVIDER_FAILED}
         is_last = not has_more or bool(result.pending) or ends
         self._show(ran, place=place, began=began, expects_output=found.left.config.output is not None, is_last=is_last)
         if is_last:

@@ -200,7 +200,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             raise TurnwiseBug(f"word of the program `{call_id}`, which is not at hand")
 
 
-def _not_started(plan: PlannedCall, *, kind: Literal["cancel", "deadline", "journal", "lost"]) -> ToolResult:
+def _not_started(plan: PlannedCall, *, kind: Literal["cancel", "deadline", "tool", "journal", "lost"]) -> ToolResult:
     return error_result(plan.call, text=NOT_STARTED[kind])
 
 

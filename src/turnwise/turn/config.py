@@ -223,6 +223,9 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     toolset_s: float = 30.0  # opening toolsets, and asking them for their tools: a server may have to start
 
 
+ToolErrors = Literal["told", "raise"]
+
+
 class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How much one program of the model may use.
 
@@ -310,6 +313,8 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # permission rules, in order; None: `allowed` alone decides
     policy: Policy | None = None
     hooks: tuple[HookPoint, ...] = ()  # the points at which the user has hooks
+    # whether an exception of a tool is told to the model by its class, or ends the turn
+    tool_errors: ToolErrors = "told"
     prepares_steps: bool = False  # the user gave a `prepare_step`: ask for StepPrepared before each step
     deadlines: Deadlines = Deadlines()
     script_limits: ScriptLimits = ScriptLimits()

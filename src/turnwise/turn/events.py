@@ -190,13 +190,13 @@ class WaitOver(msgspec.Struct, frozen=True, kw_only=True, tag="wait_over", omit_
 class Interrupted(msgspec.Struct, frozen=True, kw_only=True, tag="interrupted", omit_defaults=True):
     """Accepted in every waiting state. The turn ends, and open calls get a result that says so.
 
-    `journal`: events cannot be recorded any more, and `why`. This event is not recorded either, so the journal shows a turn that
-    was left. `results` holds the results that no `ToolEnded` told, `started` the ids of the calls that had begun (None in
-    journals that do not say), `partial` what had arrived of the awaited response. A current request that was not yet `sent` does
-    not count.
+    `tool`: a tool has raised, `why` names it, and with `tool_errors="raise"` that ends the turn. `journal`: events cannot be
+    recorded any more, and `why`. This event is not recorded either, so the journal shows a turn that was left. `results` holds
+    the results that no `ToolEnded` told, `started` the ids of the calls that had begun (None in journals that do not say),
+    `partial` what had arrived of the awaited response. A current request that was not yet `sent` does not count.
     """
 
-    kind: Literal["cancel", "deadline", "journal"]
+    kind: Literal["cancel", "deadline", "tool", "journal"]
     results: tuple[ToolResult, ...] = ()
     started: tuple[str, ...] | None = None
     partial: Response | None = None

@@ -43,7 +43,7 @@ from turnwise.vocab.hidden_characters import says_something
 class Leaving(msgspec.Struct, frozen=True, kw_only=True):
     """Why the turn ends here, and what the runner knew. `is_running`: tools of a response or of a program were running."""
 
-    kind: Literal["cancel", "deadline", "journal", "lost", "denied"]
+    kind: Literal["cancel", "deadline", "tool", "journal", "lost", "denied"]
     command: Command | None
     partial: Response | None = None
     sent: bool = True
@@ -325,6 +325,7 @@ WHY_INCOMPLETE = {
     StopReason.JOURNAL_FAILED: "the turn could not be recorded",
     StopReason.GIVEN_UP: "the turn was given up, because its process died again and again",
     StopReason.CANCELLED: "the turn was cancelled",
+    StopReason.TOOL_FAILED: "a tool failed",
 }
 REFUSED = frozenset({FinishReason.REFUSAL, FinishReason.CONTENT_FILTER})
 
@@ -348,17 +349,20 @@ NO_TIME = f"Not run: {TURNS_TIME}."
 INTERRUPTED = {
     "cancel": "Cancelled by the user before a result was there. The tool may have run in part.",
     "deadline": "The turn's time was up before a result was there. The tool may have run in part.",
+    "tool": "The turn ended before a result was there, because another tool failed. The tool may have run in part.",
     "journal": "The run's journal failed before a result was there. The tool may have run in part.",
 }
 NOT_STARTED = {
     "cancel": "Not run: cancelled by the user before this call had started.",
     "deadline": "Not run: the turn's time was up before this call had started.",
+    "tool": "Not run: the turn ended before this call had started, because another tool failed.",
     "journal": "Not run: the run's journal failed, and turnwise runs no call that it cannot record.",
     "lost": "Not run: the run was interrupted before this call had started.",
 }
 ENDED = {
     "cancel": (StopReason.CANCELLED, "The turn was cancelled before there was an answer."),
     "deadline": (StopReason.TIME_LIMIT, "The turn's time was up before there was an answer."),
+    "tool": (StopReason.TOOL_FAILED, "The turn ended before there was an answer, because a tool failed"),
     "journal": (
         StopReason.JOURNAL_FAILED,
         "The turn ended before there was an answer, because it could not be recorded",

@@ -76,6 +76,7 @@ LEFT_FOR_LATER = (
 ENDED_BY = {
     "cancel": "Cancelled by the user in the middle of this program.",
     "deadline": "The turn's time was up in the middle of this program.",
+    "tool": "The turn ended in the middle of this program, because a tool failed.",
     "journal": "The run's journal failed in the middle of this program.",
     "lost": "The run was interrupted in the middle of this program.",
 }

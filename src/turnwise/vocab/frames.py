@@ -44,6 +44,7 @@ class StopReason(StrEnum):
     PROVIDER_FAILED = "provider_failed"
     JOURNAL_FAILED = "journal_failed"
     GIVEN_UP = "given_up"  # its process died again and again
+    TOOL_FAILED = "tool_failed"  # a tool raised, and `tool_errors="raise"` ends the run with its exception
 
 
 class FaultKind(StrEnum):

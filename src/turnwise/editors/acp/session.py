@@ -235,7 +235,7 @@ STOPS: "Mapping[StopReason, AcpStop]" = {
     StopReason.BUDGET: "max_turn_requests",
     StopReason.TIME_LIMIT: "max_turn_requests",
 }
-FAILED = frozenset({StopReason.PROVIDER_FAILED, StopReason.JOURNAL_FAILED, StopReason.GIVEN_UP})
+FAILED = frozenset({StopReason.PROVIDER_FAILED, StopReason.JOURNAL_FAILED, StopReason.GIVEN_UP, StopReason.TOOL_FAILED})
 
 
 class TurnFailed(Exception):

@@ -479,7 +479,7 @@ def run_result(served: Served) -> CallToolResult:
     result = served.result
     fields = result_fields(result, denied=served.denied[:MAX_DENIED])
     data = {
-        "answer": result.text,
+        "answer": result.shown_text,
         "outcome": served.said,
         **{
             name: fields[name]
@@ -494,7 +494,7 @@ def run_result(served: Served) -> CallToolResult:
         "notes": served.notes[:MAX_NOTES],
     }
     is_error = result.stop_reason in FAILED
-    answer = clean_answer(result.text)  # a client may show the text at a terminal; the data have every character
+    answer = clean_answer(result.shown_text)  # a client may show the text at a terminal; the data have every character
     lines = [f"{served.said}: {answer}" if is_error else answer, f"[turnwise] {_line_of(served)}"]
     if served.denied:
         names = ", ".join(dict.fromkeys([visible_line(" › ".join([*one.path, one.name])) for one in served.denied]))

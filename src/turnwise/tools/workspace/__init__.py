@@ -52,7 +52,7 @@ def workspace_tools(
     def was_changed(_: Arguments) -> str | None:
         return told_of_change(workspace, call=call_at_work())
 
-    changing = functools.partial(make_tool, effect="write", exclusive=True, probe=was_changed)
+    changing = functools.partial(make_tool, effect="write", exclusive=True, reconcile=was_changed)
 
     async def bash(given: BashArguments) -> str:
         return await commands.run(given)

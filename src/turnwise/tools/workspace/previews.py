@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from turnwise.errors import ToolFault
-from turnwise.running.tools import Arguments, CallProbe, Tool
+from turnwise.running.tools import Arguments, Reconcile, Tool
 from turnwise.tools.workspace.content import kind_of, text_of
 from turnwise.tools.workspace.edit_tool import (
     EditArguments,
@@ -47,7 +47,7 @@ def make_tool(
     timeout_s: float | None = None,
     grace_s: float = 0.0,
     keeps: Callable[[], Path | None] | None = None,
-    probe: CallProbe | None = None,
+    reconcile: Reconcile | None = None,
 ) -> Tool:
     """A plain `function` runs in a thread, an `async def` one in the event loop."""
 
@@ -69,7 +69,7 @@ def make_tool(
         spec=spec, exclusive=exclusive, idempotent=idempotent, effect=effect, timeout_s=timeout_s, inspected=True
     )
     called = run_async if inspect.iscoroutinefunction(function) else run
-    return Tool(offer=offer, function=called, grace_s=grace_s, keeps=keeps, probe=probe)
+    return Tool(offer=offer, function=called, grace_s=grace_s, keeps=keeps, reconcile=reconcile)
 
 
 def read_arguments(arguments: Mapping[str, object], takes: type[Given]) -> Given:
