@@ -50,6 +50,7 @@ GROUPS: dict[str, str] = {
         "StepStarted RequestStarted FrameSeen TextDelta ReasoningDelta RequestFinished AttemptDiscarded ToolStarted ToolProgress "
         "ToolFinished CallAnswered AskOpened AskClosed ToolsetNoted RunNoted ChildSeen RunFinished"
     ),
+    "Turns that workers run": "submit_turn turn_status open_asks answer_asks cancel_turns watch_session",
     "Histories": "messages_from messages_to messages_from_json ImportedHistory ExportedHistory",
 }
 """Every name of `turnwise.__all__`, once."""
@@ -66,7 +67,8 @@ INSIDE: dict[str, frozenset[str]] = {
     "Subagents": frozenset("delegates tool over".split()),
     "Journal": frozenset(
         "over under open_to_read open_rescued keep begin_turn resume_turn tries_in_vain is_cancelled leave entries "
-        "written_since events direct repairs retention children parent_of is_whole budgets keeps_the_same_as address".split()
+        "written_since events direct repairs retention children parent_of is_whole budgets keeps_the_same_as address "
+        "known_session check_free find_key result_of".split()
     ),
     "Prices": frozenset("names bills_requests warm".split()),
     "Recording": frozenset("is_recording needs_key played_at played_model send".split()),
