@@ -56,7 +56,8 @@ GROUPS: dict[str, str] = {
 """Every name of `turnwise.__all__`, once."""
 
 TESTING_NAMES = (
-    "ScriptedModel call Recording FakeClock ScriptedTransport Reply Stall byte_by_byte every_split random_splits"
+    "ScriptedModel call Recording forbid_requests FakeClock ScriptedTransport Reply Stall byte_by_byte every_split "
+    "random_splits"
 )
 """Every name of `turnwise.testing.__all__`, once."""
 

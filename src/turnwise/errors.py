@@ -82,8 +82,8 @@ class NotRecorded(CallerError):
 
 
 class RequestForbidden(CallerError):
-    """A test asked for another machine while `turnwise.testing.plugin` was on. No name was looked up, and no connection
-    opened.
+    """A test asked for another machine while `turnwise.testing.plugin` or `turnwise.testing.forbid_requests` was on. No name was
+    looked up, and no connection opened.
     """
 
 

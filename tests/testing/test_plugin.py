@@ -5,8 +5,11 @@ import sys
 
 import pytest
 
+from turnwise import Agent, Model
 from turnwise.endpoints.transport import check_may_leave, guarding
 from turnwise.errors import RequestForbidden
+from turnwise.lab import Lab
+from turnwise.testing import ScriptedModel, forbid_requests
 
 pytest_plugins = ["pytester"]
 
@@ -157,3 +160,18 @@ def test_a_guard_is_asked_while_its_context_is_open() -> None:
     with guarding(forbid), pytest.raises(RequestForbidden):
         check_may_leave("http://x/")
     check_may_leave("http://x/")
+
+
+async def test_a_switch_forbids_requests_to_other_machines() -> None:
+    """Proves: without pytest's plugin, too: a run to elsewhere raises and says how to play the model, loopback is asked, and an
+    override is no request."""
+    agent = Agent(Model("openai_chat:m", base_url="http://api.example.com/v1?key=hidden"))
+    with forbid_requests():
+        with pytest.raises(RequestForbidden, match=r"api\.example\.com/v1/chat.*ScriptedModel") as caught:
+            await agent.run("Hi.")
+        assert "hidden" not in str(caught.value)
+        with agent.override(model=ScriptedModel(["Hello."])):
+            assert (await agent.run("Hi.")).text == "Hello."
+        async with Lab() as lab:
+            here = Agent(Model("openai_chat:plain-answer", base_url=f"{lab.url}/v1"))
+            assert (await here.run("Hi.")).complete

@@ -9,6 +9,7 @@ import pytest
 from flat_agents import flat_agent
 from tables import each
 from turnwise import Agent, CallerError, RetryPolicy, RunResult, Settings, tool
+from turnwise.agent.agent import inside
 from turnwise.endpoints.transport import HttpRequest, Transport
 from turnwise.errors import NotARecording, NotRecorded, ProviderFault
 from turnwise.lab import Lab, parse_script
@@ -260,10 +261,10 @@ def test_an_agent_with_a_recording_needs_no_key(monkeypatch: pytest.MonkeyPatch,
     """A test that replays runs where no key is set."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     (tmp_path / "a.json").write_text('{"exchanges": []}')
-    flat_agent("openai:gpt-5", transport=Recording(tmp_path / "a"))
-    flat_agent("openai:gpt-5", api_key_env="NOT_SET_HERE", transport=Recording(tmp_path / "a"))
+    inside(flat_agent("openai:gpt-5", transport=Recording(tmp_path / "a"))).check_key()
+    inside(flat_agent("openai:gpt-5", api_key_env="NOT_SET_HERE", transport=Recording(tmp_path / "a"))).check_key()
     with pytest.raises(CallerError, match="wants a key"):
-        Agent("openai:gpt-5")
+        Agent("openai:gpt-5").run_sync("Hi.")
 
 
 async def test_recording_needs_its_block(tmp_path: Path) -> None:

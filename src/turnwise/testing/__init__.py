@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from turnwise.testing.frames import byte_by_byte as byte_by_byte
     from turnwise.testing.frames import every_split as every_split
     from turnwise.testing.frames import random_splits as random_splits
+    from turnwise.testing.no_requests import forbid_requests as forbid_requests
     from turnwise.testing.recording import Recording as Recording
     from turnwise.testing.scripted_model import Reply as Reply
     from turnwise.testing.scripted_model import ScriptedModel as ScriptedModel
@@ -26,6 +27,7 @@ _PLACES = {
     "byte_by_byte": "frames",
     "call": "scripted_model",
     "every_split": "frames",
+    "forbid_requests": "no_requests",
     "random_splits": "frames",
 }
 
@@ -39,6 +41,7 @@ __all__ = [
     "byte_by_byte",
     "call",
     "every_split",
+    "forbid_requests",
     "random_splits",
 ]
 

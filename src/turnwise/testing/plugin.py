@@ -8,7 +8,6 @@ Not seen: other processes that a test starts, and libraries that open sockets wi
 """
 
 import contextlib
-import ipaddress
 import socket
 import sys
 from collections.abc import Generator
@@ -18,6 +17,7 @@ import pytest
 
 from turnwise.endpoints.transport import guarding
 from turnwise.errors import RequestForbidden
+from turnwise.testing.no_requests import ip_of, is_here
 
 MARK = "real_requests"
 _watches: list["NetworkWatch"] = []  # of this process; pytest may run in pytest
@@ -129,13 +129,13 @@ def _address_of(sock: object, address: object) -> str:
     if family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(address, tuple):
         return ""
     host, port, *_ = map(str, cast("tuple[Any, ...]", address))
-    return "" if _is_here(host) else f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return "" if is_here(host) else f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _name_of(host: object) -> str:
     """A name that another machine would be asked about; empty for an address, and for a name of this machine."""
     name = host.decode(errors="replace") if isinstance(host, bytes) else host
-    if not isinstance(name, str) or _is_here(name) or _ip_of(name) is not None:
+    if not isinstance(name, str) or is_here(name) or ip_of(name) is not None:
         return ""
     return name
 
@@ -145,21 +145,4 @@ def _looked_up(address: object) -> str:
     port. With `NI_NUMERICHOST` it asks nobody, but Python does not tell the flags."""
     host: object = cast("tuple[object, ...]", address)[0] if isinstance(address, tuple) else address
     name = host.decode(errors="replace") if isinstance(host, bytes) else host
-    return name if isinstance(name, str) and not _is_here(name) else ""
-
-
-def _is_here(host: str) -> bool:
-    name = host.lower().removesuffix(".")
-    if name in ("", "localhost", socket.gethostname().lower()) or name.endswith(".localhost"):
-        return True
-    found = _ip_of(name)
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    return found is not None and (found.is_loopback or found.is_unspecified)
-
-
-def _ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
+    return name if isinstance(name, str) and not is_here(name) else ""
