@@ -37,7 +37,8 @@ GROUPS: dict[str, str] = {
     "Results": "RunResult StopReason FinishReason Usage Message ToolCall ToolResult Repair",
     "Recovery and errors": (
         "RecoveryOptions RetryPolicy Deadlines Fault FaultKind TurnwiseError CallerError UnknownModel UnknownOption MissingKey "
-        "BadTool BudgetSpent ProviderFault ToolFault ModelFault OutputMismatch RunStopped LimitReached RunRefused RunCancelled RunFailed TurnwiseBug RunInterrupted"
+        "BadTool BudgetSpent ProviderFault ToolFault ModelFault OutputMismatch RunStopped LimitReached "
+        "RunRefused RunCancelled RunFailed TurnwiseBug RunInterrupted"
     ),
     "Permissions and asks": (
         "SafetyOptions Policy PermissionRule Asking OneAsk Approval Hook ToolAboutToRun ToolRan RequestAboutToLeave TurnEnded "
