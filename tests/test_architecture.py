@@ -47,7 +47,7 @@ NODES = {
     "running": 20_300,
     "settings": 6_800,
     "telemetry": 3_800,
-    "terminal": 41_300,
+    "terminal": 41_400,
     "testing": 5_000,
     "tools": 49_900,
     "turn": 28_600,

@@ -31,8 +31,8 @@ if _contents.level == logging.NOTSET:
 
 
 class RunLog:
-    """Logs one turn. `hears`: somebody reads its beginning, its end and its asks, and not only its retries. `sees`: somebody reads
-    its requests and tools, too."""
+    """Logs one turn. `hears`: somebody reads its beginning, its end and its asks, and not only its retries. `sees`: its requests
+    and tools, too."""
 
     def __init__(self, config: TurnConfig, *, path: tuple[str, ...]) -> None:
         self._config = config
