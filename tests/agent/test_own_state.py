@@ -256,7 +256,7 @@ async def test_runs_of_one_agent_hear_nothing_of_each_other(
         ended = StopReason.CANCELLED if mine.way == "interrupted" else StopReason.ANSWERED
         assert result.stop_reason is ended
         if ended is StopReason.ANSWERED:
-            assert result.text == f"Your word is {mine.word}." and result.requests == 4
+            assert result.text == f"Your word is {mine.word}." and result.own.requests == 4
             assert any(mine.said in body for body in asked) is (mine.way in CAN_BE_SPOKEN_TO)
     assert {status for status, _ in bodies} == {200} and len(sessions) == number
     assert not words_in(caplog.text, accounts)

@@ -18,6 +18,7 @@ from turnwise import (
     RunResult,
     ToolFault,
     ToolFinished,
+    run_so_far,
     tool,
 )
 from turnwise.running.runner import MAX_NOTES
@@ -59,6 +60,12 @@ def results_of(result: RunResult[Any]) -> list[str]:
 
 def everything_sent(model: ScriptedModel) -> str:
     return "\n".join([repr(asked) for asked in model.asked])
+
+
+def so_far_of(error: BaseException) -> RunResult[Any]:
+    found = run_so_far(error)
+    assert found is not None
+    return found
 
 
 @pytest.mark.promise("run:tool-fault")
@@ -183,7 +190,7 @@ async def test_raise_ends_the_run_with_the_tools_exception_and_settles_the_rest(
         agent = agent_of(model, tools=[failing, refuse, wait], journal=journal, tool_errors="raise")
         with pytest.raises(ConnectionError, match="cannot reach") as caught:
             await agent.run("Charge.")
-        result: RunResult[Any] = caught.value.run  # type: ignore[attr-defined]
+        result: RunResult[Any] = so_far_of(caught.value)
         assert (result.stop_reason, result.complete, len(model.asked)) == ("tool_failed", False, 2)
         assert "a tool failed: the tool `charge" in result.text and "hunter2" not in repr(result.messages)
         told = results_of(result)
@@ -213,7 +220,7 @@ async def test_a_sub_agents_tool_raises_at_the_root(where: str, caplog: pytest.L
     else:
         with pytest.raises(ConnectionError) as caught:
             await agent.run("Charge.", **options)
-        result = caught.value.run  # type: ignore[attr-defined]
+        result = so_far_of(caught.value)
         assert (result.stop_reason, len(model.asked)) == ("tool_failed", 1)
     (child_report,) = result.children
     assert (len(below.asked), child_report.requests, child_report.stop_reason) == (1, 1, "tool_failed")
@@ -230,7 +237,7 @@ async def test_a_program_that_calls_a_tool_that_raises_ends_with_the_run() -> No
     model = ScriptedModel([call("script", program=program), "Sorry."])
     with pytest.raises(ConnectionError) as caught:
         await agent_of(model, tools=[charge], script=True, tool_errors="raise").run("Charge.")
-    (told,) = results_of(caught.value.run)  # type: ignore[attr-defined]
+    (told,) = results_of(so_far_of(caught.value))
     assert told.startswith(
         "The turn ended in the middle of this program, because a tool failed. 1 call had run (`charge`)"
     )
@@ -272,12 +279,12 @@ async def test_a_turn_that_goes_on_behind_a_crash_raises_too(tmp_path: Path) -> 
         agent = agent_of(model, tools=[first, charge], journal=journal, tool_errors="raise")
         with pytest.raises(ConnectionError) as caught:
             await agent.run("Charge.")
-    session = caught.value.run.session  # type: ignore[attr-defined]
+    session = so_far_of(caught.value).session
     with Journal(left) as journal:
         model = ScriptedModel([call("charge", cents=5)])
         with pytest.raises(ConnectionError) as caught:
             await agent_of(model, tools=[first.tool, charge], journal=journal).resume(session, take_over=True)
-    assert len(caught.value.run.ledger) == 2  # type: ignore[attr-defined]
+    assert len(so_far_of(caught.value).ledger) == 2
 
 
 def test_tool_errors_is_told_or_raise() -> None:

@@ -215,3 +215,45 @@ def test_a_run_and_a_check_begin_with_the_day_on_which_their_model_ends(
     assert cli("run", "Hi.", *at(lab, "plain-answer")).err.count(said) == 1
     checked = cli("check", "openai_chat:plain-answer", *at(lab, "plain-answer")[2:], "--only", "body", "--yes")
     assert checked.err.count(said) == 1
+
+
+SHOP = """
+from turnwise import Agent, Subagents, tool
+
+@tool(effect="write")
+def pay(cents: int) -> str:
+    "Pay."
+    return "paid"
+
+@tool(effect="write", idempotent=True)
+def store(text: str) -> str:
+    "Store."
+    return "stored"
+
+@tool(effect="execute", reconcile=lambda text: None)
+def send(text: str) -> str:
+    "Send."
+    return "sent"
+
+clerk = Agent("ollama:x", tools=[pay])
+seller = Agent("ollama:x", tools=[store, send, Subagents({"clerk": clerk})])
+careful = Agent("ollama:x", tools=[store, send])
+"""
+
+
+@pytest.mark.promise("keep:crash")
+def test_tools_that_nobody_can_judge_after_a_crash_are_listed(cli: Cli, tmp_path: Path) -> None:
+    """Proves: of an agent and its sub-agents, those that act and have neither `idempotent` nor `reconcile`."""
+    Path("shop_of_doctor.py").write_text(SHOP)  # the folder of the test
+    ran = cli(
+        *("doctor", "--offline", "--json", "--agent", "seller=shop_of_doctor:seller"),
+        *("--agent", "careful=shop_of_doctor:careful"),
+    )
+    told = checks(ran)
+    assert (told["agent seller"]["status"], told["agent careful"]["status"]) == ("note", "ok")
+    assert (
+        told["agent seller"]["found"].endswith("have run: pay")
+        and "`@tool(reconcile=...)`" in told["agent seller"]["advice"]
+    )
+    wrong = cli("doctor", "--agent", "shop")
+    assert wrong.code == 2 and "`--agent` is `NAME=PACKAGE.MODULE:AGENT`" in wrong.err

@@ -28,6 +28,7 @@ from turnwise.rules.limits import Limit, kept_s, wall_time_s
 from turnwise.running.approvals import ask, given_in_time
 from turnwise.running.resumption import LOST_REQUEST, STUCK, LeftTurn, begun_below, results_of_left
 from turnwise.running.run_context import find_changed, find_facts
+from turnwise.running.run_log import log_of
 from turnwise.running.runner_config import EndpointRecovery, RunnerMeans, Sender, around_of
 from turnwise.running.scripts import Scripts
 from turnwise.running.tool_output import FailedCall
@@ -40,6 +41,7 @@ from turnwise.running.watcher_events import (
     ToolStarted,
     TurnFinished,
     Watchers,
+    both,
     gives_up,
 )
 from turnwise.turn.config import Approval, AskOrigin, ChildReport, OneAsk, TurnConfig, TurnResult
@@ -316,7 +318,11 @@ class _Running:
         if left is not None:
             self.books.go_on(program="" if left.program is None else left.program.begun.call.id)
         self.observer = means.observer_of(config, given=given, ledger=self.books.ledger, is_resumed=left is not None)
+        self._log = log_of(config, path=means.path)
+        self._given = given
         inner = None if self.observer is None else self.observer.see
+        if self._log is not None and self._log.sees:
+            inner = self._log.see if inner is None else both(inner, self._log.see)
         self._watchers = Watchers(means.observation.watch, feed=means.observation.feed, inner=inner)
         self._tell = self._watchers.tell
         if means.observation.begins is not None:
@@ -408,6 +414,8 @@ class _Running:
         if self._means.run is not None:
             self._means.run.so_far = lambda: (turn.known.step, turn.known.spending.usage)
         self._teller.begin(turn)
+        if self._log is not None and self._log.hears:
+            self._log.began(self._given, is_resumed=self._left is not None)
         self._sender.adapted = turn.known.record.adapted
         self.time.start()
         try:
@@ -482,6 +490,10 @@ class _Running:
                 and self._sender.was_told
             ):
                 self.books.discard(event.number)
+                if self._log is not None:
+                    fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
+                    wait_s = self._command.seconds if isinstance(self._command, Wait) else 0.0
+                    self._log.retries(event.number, fault, in_s=wait_s)
                 await self._teller.discarded(event, following=self._command)
             await self._teller.answered(turn)
 
@@ -517,6 +529,9 @@ class _Running:
         assert isinstance(self._command, FinishTurn), "an interrupt ends the turn"
         result = self.result = await self._recorded(self._command.result)
         self._tell(TurnFinished(result))
+        if self._log is not None and self._log.hears:
+            usd = self.books.ledger.cost(turn=turn.known.config.turn_id).exact_usd
+            self._log.ended(result, seconds=self.time.now_s(), usd=usd)
         return result
 
     async def _leave(self, turn: Turn) -> None:
@@ -651,6 +666,8 @@ class _Running:
     async def _ask(self, command: Ask) -> Asked:
         if (elsewhere := await self._asked_elsewhere(command)) is not None:
             return elsewhere
+        if self._log is not None and self._log.hears:
+            self._log.asks(command)
         began_s, most_s = self.time.now_s(), None if self._turn is None else self._turn.known.spending.pacing.calls_s
         self._ask_over = asyncio.get_running_loop().create_future()
         try:

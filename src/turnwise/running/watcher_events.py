@@ -273,6 +273,16 @@ class Watchers:
                 _warn()
 
 
+def both(one: Feed, other: Feed) -> Feed:
+    """A feed that tells two, neither of which raises."""
+
+    def tell(batch: Sequence[WatcherEvent]) -> None:
+        one(batch)
+        other(batch)
+
+    return tell
+
+
 class Backlog:
     """Events that one consumer has not taken yet. Taking never waits while there are any: a slow consumer gets larger batches and
     does not slow down the turn, whose responses are bounded."""

@@ -91,6 +91,7 @@ Examples:
   turnwise doctor -m anthropic:claude-sonnet-5
   turnwise doctor -m openai_chat:my-model --base-url http://127.0.0.1:8000/v1
   turnwise doctor --offline
+  turnwise doctor --agent shop=shop.agents:seller
   turnwise doctor --json | jq '.checks[] | select(.status != "ok")'
 
 Exit codes: 0 a run can begin; 1 something stops a run; 2 usage. No key is shown, and no tokens are used: the endpoint is asked
@@ -109,19 +110,33 @@ for its list of models."""
 )
 @click.option("--api-key-env", metavar="NAME", help="The variable that holds the key.")
 @click.option("--offline", is_flag=True, help="Ask no server.")
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME=MODULE:AGENT",
+    help="Look at the tools of this agent of yours, as `turnwise worker` takes it. May be repeated.",
+)
 @json_option("One JSON object: the checks, and whether a run can begin.")
 @click.option("--cwd", type=FOLDER, help="Check for this folder.")
 def doctor_command(
-    model: str | None, base_url: str | None, api_key_env: str | None, offline: bool, as_json: bool, cwd: Path | None
+    model: str | None,
+    base_url: str | None,
+    api_key_env: str | None,
+    offline: bool,
+    agents: tuple[str, ...],
+    as_json: bool,
+    cwd: Path | None,
 ) -> None:
     """Check Python, settings, keys, the endpoint, the sandbox, ripgrep, git, MCP servers, the state folder and the disk, and say
     what to do about each."""
     with as_one_line():
-        from turnwise.terminal.checks import check_all, show_checks
+        from turnwise.terminal.checks import check_agents, check_all, show_checks
 
         checks = check_all(
             (cwd or Path.cwd()).resolve(), model=model, base_url=base_url, api_key_env=api_key_env, offline=offline
         )
+        checks += check_agents(agents)
         code = show_checks(checks, as_json=as_json)
     sys.exit(code)
 

@@ -33,6 +33,7 @@ from turnwise.errors import CallerError, JournalDamaged, JournalFailed, MissingK
 from turnwise.journal.file import refuse_misplaced
 from turnwise.journal.journal import Journal, journal_path
 from turnwise.journal.prices import prices_of_layers
+from turnwise.running.tools import Tool
 from turnwise.settings.catalogue import ModelEnd
 from turnwise.settings.settings import Layer, Merged, RunSettings, read_layers
 from turnwise.terminal.failures import FAILED, write_ascii_json
@@ -77,6 +78,30 @@ def check_all(
     checks.append(_mcp(folder))
     checks += _state()
     return checks
+
+
+def check_agents(given: Sequence[str]) -> list[Check]:
+    """Of each agent (`NAME=MODULE:AGENT`) the tools whose calls nobody can judge after a crash. Raises CallerError."""
+    if not given:
+        return []
+    from turnwise.agent.agent import inside
+    from turnwise.terminal.worker import load_agents
+
+    return [_tools_of(name, inside(agent).known_below()) for name, agent in load_agents(given).items()]
+
+
+def _tools_of(agent: str, tools: Sequence[Tool]) -> Check:
+    acting = [one for one in tools if one.function is not None and one.offer.effect in ("write", "execute")]
+    open_ended = sorted({one.name for one in acting if not one.offer.idempotent and one.reconcile is None})
+    if not open_ended:
+        found = f"{many(len(tools), 'tool')}, and after a crash each call can be judged"
+        return Check(name=f"agent {agent}", status="ok", found=found)
+    return Check(
+        name=f"agent {agent}",
+        status="note",
+        found=f"after a crash nobody can tell whether these tools have run: {', '.join(open_ended)}",
+        advice="give them `@tool(reconcile=...)`, or `idempotent=True` if they hand `context.call_key` to their service",
+    )
 
 
 def _python() -> Check:
