@@ -7,7 +7,7 @@ from turnwise import Agent, McpServer, Policy
 from turnwise.testing import call
 from turnwise.vocab import Text, ToolResult
 
-shop = MCPServer("shop")
+shop = MCPServer("shop", log_level="WARNING")  # its own logging setup would show each run
 
 
 @shop.tool()

@@ -18,9 +18,9 @@ import msgspec
 from turnwise.base.clock import Clock, Overdue, ends_in_time
 from turnwise.base.exact_json import NotExact, exact_json
 from turnwise.base.threads import in_thread, is_async
-from turnwise.errors import CallerError
+from turnwise.errors import CallerError, ToolFault
 from turnwise.running.run_context import RunAtHand, RunContext, context_of, wants_context
-from turnwise.running.tool_output import class_name, journalable, result_of, traceback_of
+from turnwise.running.tool_output import class_name, fault_words, journalable, result_of, traceback_of
 from turnwise.turn.config import Deadlines, HookPoint, TurnResult
 from turnwise.turn.events import HookOutcome, PlannedCall, Purpose, RunHooks
 from turnwise.vocab import Message, ToolResult, text_of
@@ -327,6 +327,8 @@ class Hooks:
             return None, self._told(hook, f"it did not answer within {timeout_s:g} s")
         if isinstance(answer.error, asyncio.CancelledError):
             return None, self._told(hook, "it cancelled itself")
+        if isinstance(answer.error, ToolFault):  # the hook's own word to the model
+            return None, self._told(hook, self._scrub(fault_words(answer.error)))
         if answer.error is not None:
             return None, self._told(hook, f"it raised {class_name(answer.error)}", error=answer.error)
         said = answer.value

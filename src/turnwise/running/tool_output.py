@@ -99,7 +99,7 @@ def failure_of(call: ToolCall, error: BaseException) -> ToolResult | FailedCall:
     if isinstance(
         error, ToolFault
     ):  # the run's log has it as a call that failed: nothing here is for the tool's author
-        return error_result(call, _words(error))
+        return error_result(call, fault_words(error))
     if isinstance(error, RaisedBelow):
         error = error.error
         return FailedCall(error_result(call, f"{class_name(error)}: {TOOL_FAILED}"), error, is_told=True)
@@ -156,7 +156,7 @@ def cut_middle(text: str, *, limit: int) -> str:
     return f"{text[:half]}\n[... {left_out:,} characters left out ...]\n{text[len(text) - half :]}"
 
 
-def _words(error: BaseException) -> str:
+def fault_words(error: BaseException) -> str:
     """The exception's own text. Its `__str__` may raise: it is code of the tool."""
     try:
         return cut_middle(str.__str__(str(error)), limit=ERROR_CHARACTERS)
