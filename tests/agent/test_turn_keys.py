@@ -2,6 +2,11 @@
 
 import asyncio
 import contextlib
+import gc
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +18,10 @@ from turnwise import Agent, Journal, RunFinished, Subagents, ToolStarted, tool
 from turnwise.agent.runs import run_so_far
 from turnwise.errors import CallerError, KeyReused, NothingToResume, SessionBusy, SessionLeft
 from turnwise.journal.turn_keys import as_message
-from turnwise.testing import ScriptedModel, call
+from turnwise.testing import Reply, ScriptedModel, ScriptedTransport, Stall, call
 from turnwise.testing.scripted_model import BASE_URL
 from turnwise.vocab import Fault, FaultKind, StopReason, Text, ToolResult
+from waits import HANG_S
 
 UNKNOWN = "its outcome is unknown"
 
@@ -321,3 +327,90 @@ async def test_events_and_text_of_a_run(tmp_path: Path) -> None:
     run = agent.start("Hi.")
     events = [event async for event in run.events()]
     assert isinstance(events[-1], RunFinished) and events[-1].result is await run and run.so_far is await run
+
+
+@pytest.mark.promise("run:task-is-not-turn", "bill:wire")
+async def test_a_request_in_flight_stands_in_the_bill(tmp_path: Path) -> None:
+    """Proves: a request that was under way when its task was cancelled is in the ledger, beside the one that is sent again."""
+    sent = asyncio.Event()
+
+    def silence(_: Any) -> Reply:
+        sent.set()
+        return Reply(before=Stall())
+
+    with Journal(tmp_path / "turns.db") as journal:
+        silent = flat_agent("openai_chat:m", base_url=BASE_URL, transport=ScriptedTransport([silence]), journal=journal)
+        task = asyncio.ensure_future(silent.run("Hi.", session="s", key="k"))
+        await sent.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        agent, model = agent_over(journal, ["Hello."])
+        result = await agent.run("Hi.", session="s", key="k")
+        assert (result.text, result.requests, len(model.asked)) == ("Hello.", 2, 1)
+        assert [entry.outcome for entry in result.ledger] == ["lost", "ok"]
+
+
+async def test_an_error_that_nobody_fetched_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Proves: a run that nobody awaits and that raises says so in the log."""
+    began = asyncio.Event()
+
+    def breaks(_: object) -> None:
+        began.set()
+        raise RuntimeError("prepared badly")
+
+    agent = flat_agent("openai_chat:m", base_url=BASE_URL, transport=ScriptedModel(["Hi."]), prepare_step=breaks)
+    agent.start("Hi.")
+    await began.wait()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    gc.collect()
+    assert "prepared badly" in caplog.text
+
+
+FROZEN = """
+import asyncio, os, signal, sys
+from turnwise import Agent, Journal, tool
+from turnwise.testing import ScriptedModel, call
+
+@tool
+async def pay(sum: int) -> str:
+    "Pay."
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return "paid, late"
+
+async def main():
+    with Journal(sys.argv[1]) as journal:
+        agent = Agent(ScriptedModel([call("pay", sum=1), "Late."]), tools=[pay], journal=journal)
+        result = await agent.run("Pay.", session="s", key="k")
+        print(result.stop_reason.value)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc says whether a process is stopped")
+@pytest.mark.promise("run:key", "keep:crash")
+def test_a_turn_is_taken_from_a_frozen_process(tmp_path: Path) -> None:
+    """Proves: only `take_over=True` takes a turn from a process that is stopped; when that one goes on, it writes nothing more,
+    and all who ask get the result of the new owner."""
+    place = tmp_path / "turns.db"
+    with subprocess.Popen([sys.executable, "-c", FROZEN, str(place)], stdout=subprocess.PIPE, text=True) as process:
+        assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+
+        async def taken_over() -> None:
+            with Journal(place) as journal:
+                agent, _ = agent_over(journal, ["Taken over."], tools=[Till().tool])
+                with pytest.raises(SessionBusy):
+                    await agent.resume("s")
+                with pytest.raises(SessionBusy):
+                    await agent.run("Pay.", session="s", key="k", wait=0)
+                taken = await agent.resume("s", take_over=True)
+                assert taken.text == "Taken over." and UNKNOWN in results_in(taken.history)[0]
+                process.send_signal(signal.SIGCONT)
+                said, _ = await asyncio.to_thread(process.communicate, timeout=HANG_S)
+                assert said.strip() == "journal_failed"
+                again = await agent.run("Pay.", session="s", key="k")
+                assert (again.text, again.history) == (taken.text, taken.history)
+
+        asyncio.run(taken_over())
