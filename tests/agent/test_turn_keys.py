@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from flat_agents import flat_agent
-from turnwise import Agent, Journal, RunFinished, Subagents, ToolStarted, tool
+from turnwise import Agent, Journal, RunFinished, Subagents, ToolSpec, ToolStarted, tool
 from turnwise.agent.runs import run_so_far
 from turnwise.errors import CallerError, KeyReused, NothingToResume, SessionBusy, SessionLeft
 from turnwise.journal.turn_keys import as_message
@@ -250,6 +250,23 @@ async def test_an_output_comes_from_the_record(tmp_path: Path) -> None:
         assert (await agent.run("How many?", session="s", key="k")).output == 4
         assert (await agent.run("How many?", session="s", key="k")).output == 4
         assert checked == [4] and len(model.asked) == 1
+
+
+@pytest.mark.promise("run:key", "step:client-tools")
+async def test_a_turn_that_waits_says_so_to_everybody(journal: Journal) -> None:
+    """Proves: who asks for the key of a turn that waits gets its pending calls, and nothing runs; the answer is a turn of its
+    own, under a key of its own."""
+
+    phone = ToolSpec(name="phone", description="Phone.")
+    agent, model = agent_over(journal, [call("phone"), "They said yes."], tools=[phone])
+    first, same = [await agent.run("Phone them.", session="s", key="k") for _ in range(2)]
+    assert first.stop_reason is same.stop_reason is StopReason.WAITING and len(model.asked) == 1
+    assert same.pending == first.pending and same.history == first.history
+    answer = {first.pending[0].id: "yes"}
+    found = [await agent.run(results=answer, session="s", key="k2") for _ in range(2)]
+    assert [one.text for one in found] == ["They said yes."] * 2 and len(model.asked) == 2
+    with pytest.raises(KeyReused):
+        await agent.run(results={first.pending[0].id: "no"}, session="s", key="k2")
 
 
 async def test_a_session_takes_one_turn_at_a_time(journal: Journal, till: Till) -> None:
