@@ -27,7 +27,6 @@ from turnwise.agent.agent_setup import AgentOptions, AgentSetup, over, set_up
 from turnwise.agent.budgets import Budget
 from turnwise.agent.children import MAX_DEPTH, AgentTool, Delegate
 from turnwise.agent.deps import DepsFactory, DepsWanted
-from turnwise.agent.keyed_runs import KeyedRun
 from turnwise.agent.results import Output, RunResult, run_result
 from turnwise.agent.resume_lookup import check_endpoint, left_child, left_run, run_before
 from turnwise.agent.run_input import Instruction, Prompt, input_of, message_of, opened, title_of
@@ -400,6 +399,8 @@ class Agent(Generic[Deps, Output]):
         begin = partial(self._begin, setup=setup, options=options, control=control)
         if "key" not in options:
             return await begin(prompt, key=None, turn_id=self._ids.new())
+        from turnwise.agent.keyed_runs import KeyedRun  # only runs with a key need it
+
         keyed = KeyedRun(prompt, setup=setup, options=options, new_id=self._ids.new)
         control.is_kept = True
         return await keyed.run(begin=begin, resume=partial(self._resume, keyed.session, control))

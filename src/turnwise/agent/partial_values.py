@@ -33,9 +33,6 @@ COLLECTIONS: dict[object, Callable[[list[object]], object]] = {
 }
 NOT_OF_THE_ANSWER = frozenset[Purpose]({"compact", "title", "child"})
 
-ValueSoFar = Callable[[str], object]
-"""The value that a text so far makes; NOTHING if it makes none."""
-
 
 class AnswerSoFar:
     """The text of the answer as the events tell it. A new step and a discarded attempt begin it again; the rest of a cut text is
@@ -82,7 +79,7 @@ class AnswerSoFar:
         self._length, self._read_at = sum(map(len, pieces)), 0
 
 
-async def values_so_far(events: AsyncIterator[object], *, read: ValueSoFar) -> AsyncGenerator[Any]:
+async def values_so_far(events: AsyncIterator[object], *, read: Callable[[str], object]) -> AsyncGenerator[Any]:
     """Each value that differs from the one before."""
     answer, last = AnswerSoFar(), NOTHING
     async for event in events:

@@ -8,7 +8,6 @@ import msgspec
 from typing_extensions import TypeVar
 
 from turnwise.agent.formatting import cost_said, many
-from turnwise.agent.history_json import row_of
 from turnwise.agent.schemas import OutputType, problems_of
 from turnwise.agent.toolsets import RunNotes
 from turnwise.errors import (
@@ -288,6 +287,8 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
     def history_json(self) -> str:
         """`history` as JSON text, for a database column or a file. `messages_from_json` reads it, in every later version."""
+        from turnwise.agent.history_json import row_of  # only programs that keep histories need it
+
         return row_of(self.history)
 
     def new_history_json(self) -> str:
@@ -296,6 +297,8 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
         `messages_from_json` joins the rows to the `history` of the last run. If the run made room, or took up calls that
         waited, its row also says which of the earlier messages it replaces.
         """
+        from turnwise.agent.history_json import row_of
+
         return row_of(self.history, before=self.earlier)
 
     @property

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Generic, Literal, cast
 
 from turnwise.agent.formatting import many
-from turnwise.agent.partial_values import NOTHING, values_so_far
 from turnwise.agent.results import Output, RunEvent, RunFinished, RunInterrupted, RunResult
 from turnwise.agent.run_input import message_of
 from turnwise.agent.schemas import OutputType
@@ -264,6 +263,8 @@ async def _partials(
     events: AsyncIterator[RunEvent[Any]], *, control: RunControl, ended: Callable[[], RunResult[Any] | None]
 ) -> AsyncGenerator[Any]:
     """The values of the output type so far, then the output."""
+    from turnwise.agent.partial_values import NOTHING, values_so_far  # only programs that watch values need it
+
     output, last = control.output(), NOTHING
     async for value in values_so_far(events, read=str if output is None else output.so_far):
         last = value

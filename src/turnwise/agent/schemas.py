@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_o
 import msgspec
 
 from turnwise.agent.deps import name_of
-from turnwise.agent.partial_values import ValueSoFar, value_of
 from turnwise.base.clock import Clock, Overdue
 from turnwise.base.exact_json import NotExact, exact_json, place_without_word
 from turnwise.errors import BadTool, CallerError
@@ -212,6 +211,10 @@ OutputCheck = Callable[..., object]
 (`ValueError("...")`), the model reads the message and answers again. Its return value does not matter."""
 
 
+ValueSoFar = Callable[[str], object]
+"""The value that a text so far makes; `partial_values.NOTHING` if it makes none."""
+
+
 class OutputType(msgspec.Struct, frozen=True):
     """A wanted answer type: the schema for the provider, and how its JSON becomes a value. `checks`: the type may refuse an
     answer that fits its schema (validators, formats, checks between fields), or the user's `further` checks may. `so_far` reads
@@ -230,6 +233,12 @@ class OutputType(msgspec.Struct, frozen=True):
         except Exception as error:  # noqa: BLE001 (a validator of the user's may raise anything)
             return problems_of(error)
         return ()
+
+
+def _value_so_far(kind: object, text: str, *, key: str | None = None) -> object:
+    from turnwise.agent.partial_values import value_of  # only programs that watch values need it
+
+    return value_of(kind, text, key=key)
 
 
 def read_output_type(wanted: object) -> OutputType:
@@ -254,7 +263,7 @@ def read_output_type(wanted: object) -> OutputType:
         definitions = cast("dict[str, dict[str, object]]", schema["$defs"])
         schema = {**definitions[str(schema["$ref"]).rpartition("/")[2]], "$defs": definitions}
     if schema.get("type") == "object":
-        return OutputType(_output_schema(schema, name=name), adapter.validate_json, partial(value_of, wanted))
+        return OutputType(_output_schema(schema, name=name), adapter.validate_json, partial(_value_so_far, wanted))
     definitions = schema.pop("$defs", None)
     wrapped: dict[str, object] = {
         "type": "object",
@@ -267,7 +276,7 @@ def read_output_type(wanted: object) -> OutputType:
     return OutputType(
         _output_schema(wrapped, name=name),
         lambda text: adapter.validate_python(msgspec.json.decode(text)[VALUE_KEY]),
-        partial(value_of, wanted, key=VALUE_KEY),
+        partial(_value_so_far, wanted, key=VALUE_KEY),
     )
 
 
@@ -282,7 +291,7 @@ def _from_schema(schema: Mapping[str, object]) -> OutputType:
     return OutputType(
         _output_schema(dict(schema), name=name if isinstance(name, str) else "answer"),
         msgspec.json.decode,
-        partial(value_of, schema),
+        partial(_value_so_far, schema),
         checks=False,
     )
 

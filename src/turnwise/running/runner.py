@@ -28,7 +28,6 @@ from turnwise.rules.limits import Limit, kept_s, wall_time_s
 from turnwise.running.approvals import ask, given_in_time
 from turnwise.running.resumption import LOST_REQUEST, STUCK, LeftTurn, begun_below, results_of_left
 from turnwise.running.run_context import find_changed, find_facts
-from turnwise.running.run_log import log_of
 from turnwise.running.runner_config import EndpointRecovery, RunnerMeans, Sender, around_of
 from turnwise.running.scripts import Scripts
 from turnwise.running.tool_output import FailedCall
@@ -318,6 +317,8 @@ class _Running:
         if left is not None:
             self.books.go_on(program="" if left.program is None else left.program.begun.call.id)
         self.observer = means.observer_of(config, given=given, ledger=self.books.ledger, is_resumed=left is not None)
+        from turnwise.running.run_log import log_of  # only a turn needs it
+
         self._log = log_of(config, path=means.path)
         self._given = given
         inner = None if self.observer is None else self.observer.see

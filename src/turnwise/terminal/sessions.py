@@ -91,7 +91,9 @@ def prune(*, older_than: str | None, keep: int | None, unfinished: bool, yes: bo
 def unfinished_sessions(journal: Journal) -> dict[str, StaysFor]:
     """The sessions whose last turn can continue, by their ids: it was interrupted, or its calls wait for an answer."""
     rows = journal.sessions(limit=MOST_SESSIONS)
-    waiting: dict[str, StaysFor] = {row.id: "waiting" for row in rows if row.status in ("waiting", "queued", "accepted")}
+    waiting: dict[str, StaysFor] = {
+        row.id: "waiting" for row in rows if row.status in ("waiting", "queued", "accepted")
+    }
     return {**waiting, **{row.id: "interrupted" for row in rows if goes_on(row)}}
 
 
