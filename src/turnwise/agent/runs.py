@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Generic, Literal, cast
@@ -53,6 +53,10 @@ class RunControl:
         self.feed: Feed | None = None
         self.task: asyncio.Task[Any] | None = None  # the run's own
         self.output: Callable[[], OutputType | None] = lambda: None  # the type of its output
+        self.leave: Callable[[bool], Awaitable[None]] | None = (
+            None  # a stream's, if its reader stops: whether it was cancelled
+        )
+        self.result: RunResult[Any] | None = None  # once its last event was read
         self._words: list[Message] = []
         self._runner: Runner | None = None
 
@@ -146,7 +150,7 @@ class Run(Generic[Output]):
             return self._task.result()
         return self._control.so_far
 
-    def events(self) -> AsyncIterator[RunEvent[Output]]:
+    def events(self) -> AsyncGenerator[RunEvent[Output]]:
         """Every event from now on. The last one is `RunFinished`. `events()` and `text()` read the same events, and each event is
         given once. If you stop to read, the run goes on.
         """
@@ -247,12 +251,21 @@ class Run(Generic[Output]):
 
     async def _given(self) -> AsyncGenerator[RunEvent[Output]]:
         backlog = self._listen()
-        while batch := await backlog.take():
-            if isinstance(batch[-1], TurnFinished):  # nothing comes after it, and `RunFinished` says more
-                batch = batch[:-1]
-            for event in batch:
-                yield event
-        yield RunFinished(await self)
+        is_cut = False
+        try:
+            while batch := await backlog.take():
+                if isinstance(batch[-1], TurnFinished):  # nothing comes after it, and `RunFinished` says more
+                    batch = batch[:-1]
+                for event in batch:
+                    yield event
+            self._control.result = await self
+            yield RunFinished(self._control.result)
+        except asyncio.CancelledError:
+            is_cut = True
+            raise
+        finally:
+            if self._control.leave is not None:
+                await self._control.leave(is_cut)
 
 
 def _nobody(_: object) -> None:
@@ -289,55 +302,55 @@ class RunStream(Generic[Output]):
         self._start = start
         self._on_leave: OnLeave = on_leave
         self._control = RunControl()
+        self._control.leave = self._leave
         self._run: Run[Output] | None = None
-        self._result: RunResult[Output] | None = None
-        self._events = self._given()
 
     async def __aenter__(self) -> "RunStream[Output]":
         self._begin()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        await self._leave(is_cut=kind is not None and issubclass(kind, asyncio.CancelledError))
-        await self._events.aclose()
+        await self._leave(kind is not None and issubclass(kind, asyncio.CancelledError))
+        await self.aclose()
 
     async def aclose(self) -> None:
         """Leave the stream: the turn is cancelled, unless it has ended or `on_leave="go_on"` was given."""
-        await self._events.aclose()
-        await self._leave()
+        if self._run is not None:
+            await self._run.events().aclose()
+        await self._leave(False)
 
     def __aiter__(self) -> AsyncIterator[RunEvent[Output]]:
-        return self._events
+        return self.events()
 
-    def events(self) -> AsyncIterator[RunEvent[Output]]:
+    def events(self) -> AsyncGenerator[RunEvent[Output]]:
         """Every event as it arrives. The last one is `RunFinished`."""
-        return self._events
+        return self._begin().events()
 
     async def text(self) -> AsyncGenerator[str]:
         """The answer's text as it arrives, to the end of the run, as `Run.text` gives it. Raises ProviderFault at its end if the
         provider failed: what came before is no answer."""
-        async for event in self._events:
+        async for event in self.events():
             if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
                 yield event.frame.text
-        _ = self._result is None or self._result.text
+        _ = self._control.result is None or self._control.result.text
 
     async def partial(self) -> AsyncGenerator[Output]:
         """The answer as a value of the output type, while it arrives, as `Run.partial` gives it."""
-        async for value in _partials(self._events, control=self._control, ended=lambda: self._result):
+        async for value in _partials(self.events(), control=self._control, ended=lambda: self._control.result):
             yield value
 
     @property
     def result(self) -> RunResult[Output]:
         """The run's result. Raises CallerError while the run goes on, and if it was cancelled."""
-        if self._result is None:
+        if self._control.result is None:
             raise CallerError(
                 "the run has no result yet: read `text()` or `events()` to their end, or `await run.finish()`, before `result`"
             )
-        return self._result
+        return self._control.result
 
     async def finish(self) -> RunResult[Output]:
         """Wait for the end of the run and return its result. Events until then are skipped."""
-        async for _ in self._events:
+        async for _ in self.events():
             pass
         return self.result
 
@@ -355,20 +368,7 @@ class RunStream(Generic[Output]):
             self._run.events()  # from the first one on
         return self._run
 
-    async def _given(self) -> AsyncGenerator[RunEvent[Output]]:
-        is_cut = False
-        try:
-            async for event in self._begin().events():
-                if isinstance(event, RunFinished):
-                    self._result = event.result
-                yield event
-        except asyncio.CancelledError:
-            is_cut = True
-            raise
-        finally:
-            await self._leave(is_cut=is_cut)
-
-    async def _leave(self, *, is_cut: bool = False) -> None:
+    async def _leave(self, is_cut: bool) -> None:
         """`is_cut`: the reader's task was cancelled, so a turn with a key is left."""
         run = self._run
         if run is None or run.has_ended:
