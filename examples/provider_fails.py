@@ -25,7 +25,7 @@ failed = agent.run_sync("And now?")
 if failed.stop_reason is StopReason.PROVIDER_FAILED and failed.fault is not None:
     print(failed.fault.kind.value, failed.fault.status, failed.fault.message)
 print(failed.why_incomplete)
-print(len(failed.history), "messages to go on from:", failed.text)
+print(len(failed.history), "messages to go on from:", failed.shown_text)
 
 try:
     Agent(Model("openai:gpt-6.1-sol", api_key_env="NO_SUCH_VARIABLE")).run_sync("Hello.")
