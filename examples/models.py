@@ -12,11 +12,11 @@ CHAT_MODEL = os.environ.get("MODEL", "openai_chat:scripted")
 USUAL = Settings()
 
 
-def says(*lines: Line, settings: Settings = USUAL) -> Model:
+def says(*lines: Line, settings: Settings = USUAL, family: str = "openai_responses") -> Model:
     """A model that answers each request with the next line; or yours."""
     if "MODEL" in os.environ:
         return Model(MODEL, settings=settings)
-    return Model(MODEL, settings=settings, transport=ScriptedModel(lines, family="openai_responses"))
+    return Model(f"{family}:scripted", settings=settings, transport=ScriptedModel(lines, family=family))
 
 
 def plays(script: str, *, model: str = MODEL, settings: Settings = USUAL) -> Model:

@@ -37,6 +37,8 @@ TYPES_S = 240.0
 AT_ONCE = 2
 RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 SHOWN = 200  # characters of an exception's message
+NAMED = re.compile(r'(Model\()?"(openai|openai-chat):([\w-]+)"')  # a model in a program for turnwise
+FAMILIES = {"openai": "openai_responses", "openai-chat": "openai_chat"}
 
 
 def source_of(task: Task, library: Library) -> str:
@@ -83,6 +85,16 @@ def replaced(source: str, change: tuple[str, str]) -> str:
     return source.replace(old, new) if old else source
 
 
+def at_the_lab(source: str, *, base_url: str) -> str:
+    """The same program with the lab's URL in each of turnwise's models; the other libraries read it from the environment."""
+
+    def placed(found: re.Match[str]) -> str:
+        given = f'"{FAMILIES[found[2]]}:{found[3]}", base_url="{base_url}"'
+        return f"Model({given}" if found[1] else f'__import__("turnwise").Model({given})'
+
+    return NAMED.sub(placed, source)
+
+
 async def run_program(source: str, *, python: Path) -> RunFacts:
     """What a program prints, raises and sends, against a lab of its own."""
     async with Lab(FOLDER / "scripts") as lab:
@@ -91,7 +103,9 @@ async def run_program(source: str, *, python: Path) -> RunFacts:
         with tempfile.TemporaryDirectory() as name:
             program = Path(name) / "task" / "program.py"
             program.parent.mkdir()
-            program.write_text(source, encoding="utf-8")
+            of_turnwise = re.search(r"^from turnwise import", source, re.MULTILINE)
+            written = at_the_lab(source, base_url=f"{lab.url}/v1") if of_turnwise else source
+            program.write_text(written, encoding="utf-8")
             shutil.copy(FOLDER / "chat.json", name)
             process = await asyncio.create_subprocess_exec(
                 python,

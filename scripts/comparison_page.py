@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from comparison_tasks import LIBRARIES, TASKS, Comparison, Library, ProgramFacts, RunFacts, Task, TypoFacts
+from comparison_tasks import LIBRARIES, TASKS, Comparison, Library, ProgramFacts, RunFacts, Task
 
 FOLDER = "../examples/comparison"
 BAR = "\\|"  # a bar inside a cell
@@ -15,8 +15,14 @@ this way. `No:` means that the library has no way of its own; then the program i
 The programs ran against the [lab](lab.md) over HTTP, with the Responses API. Everything in these tables was seen in a run. Other
 versions and other APIs may differ."""
 LINES = """## The programs
-The table counts lines of code, without blank lines, comments and docstrings; each import counts as one line. The programs for
-turnwise name the lab's URL; the programs for the other two libraries read it from the environment."""
+The table counts lines of code, without blank lines, comments and docstrings; each import counts as one line. All
+programs name their model as they would with OpenAI. pydantic-ai and openai-agents read the lab's URL from the environment.
+turnwise does not read a URL from there, so the script writes it into turnwise's programs before it runs them. With a URL of your
+own you write `Model("openai_responses:NAME", base_url=...)` in place of the name.
+
+turnwise's program for a call that a person approves later is the only one that is longer than both others. In turnwise a
+function answers each question: usually a person decides at once, and the run goes on. Here the function leaves every question for
+later."""
 TYPES = """## What a type checker knows
 The table shows which type pyright (strict) sees for the result of the run, and how many errors it finds, if any."""
 TYPOS = """## A typo in an option
@@ -94,19 +100,15 @@ def _type(_task: Task, _library: Library, facts: ProgramFacts) -> str:
 def _typo(_task: Task, _library: Library, facts: ProgramFacts) -> str:
     typo = facts.typo
     found = "found" if typo.type_errors else "not found"
-    return f"`{_word(typo)}`: run {_happened(facts.ran, typo.ran)}; types {found}"
+    words = zip(WORD.findall(typo.right), WORD.findall(typo.wrong), strict=True)
+    ((right, wrong),) = [(one, other) for one, other in words if one != other]
+    return f"`{wrong}`: run {_happened(facts.ran, typo.ran, right)}; types {found}"
 
 
-def _word(typo: TypoFacts) -> str:
-    """The misspelt word alone."""
-    (word,) = set(WORD.findall(typo.wrong)) - set(WORD.findall(typo.right))
-    return word
-
-
-def _happened(before: RunFacts, after: RunFacts) -> str:
+def _happened(before: RunFacts, after: RunFacts, right: str) -> str:
     if after == before or (after.raised, after.printed) == (before.raised, before.printed):
         return "**silent**"
-    named = ", names the right one" if "Did you mean" in after.message else ""
+    named = ", names the right one" if re.search(rf"Did you mean .*\b{right}\b", after.message) else ""
     return f"`{after.raised}`{named}" if after.raised else "another outcome"
 
 

@@ -84,7 +84,7 @@ TASKS = (
     Task(
         name="streamed_text",
         title="Text as it streams",
-        typos=_by_library(("base_url=", "base_ulr="), ("debounce_by=", "debounce="), ("model=", "modell=")),
+        typos=_by_library(("model=", "modell="), ("debounce_by=", "debounce="), ("model=", "modell=")),
     ),
     Task(
         name="one_run_otherwise",
@@ -139,7 +139,7 @@ TASKS = (
                 ("cut-call", "retry-after-split"),  # has no such option
             ),
             "cut once, Chat Completions": _by_library(
-                ("openai_responses:", "openai_chat:"),
+                ("openai:", "openai-chat:"),
                 ("openai-responses:", "openai-chat:"),
                 (
                     "\nfrom agents import",

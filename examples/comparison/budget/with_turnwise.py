@@ -1,8 +1,6 @@
 """`Budget` limits all runs that get it, also at the same time. The last request that it allows is used for the answer."""
 
-import os
-
-from turnwise import Agent, Budget, MaxRequests, Model, tool
+from turnwise import Agent, Budget, MaxRequests, tool
 
 
 @tool
@@ -12,7 +10,7 @@ def price(name: str) -> str:
 
 
 budget = Budget(MaxRequests(5))
-agent = Agent(Model("openai_responses:price", base_url=os.environ["OPENAI_BASE_URL"]), tools=[price], limits=budget)
+agent = Agent("openai:price", tools=[price], limits=budget)
 for question in ("What is a pear?", "And now?", "And now?"):
     result = agent.run_sync(question)
     print(result.output, 5 - budget.spent.requests)

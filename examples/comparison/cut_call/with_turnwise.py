@@ -1,7 +1,5 @@
 """The cut call never runs. The model continues it, or is asked for smaller pieces."""
 
-import os
-
 from turnwise import Agent, Model, Settings, tool
 
 
@@ -12,11 +10,6 @@ def write(path: str, content: str, append: bool = False) -> str:
     return "written"
 
 
-agent = Agent(
-    Model(
-        "openai_responses:cut-call", settings=Settings(max_output_tokens=2_000), base_url=os.environ["OPENAI_BASE_URL"]
-    ),
-    tools=[write],
-)
+agent = Agent(Model("openai:cut-call", settings=Settings(max_output_tokens=2_000)), tools=[write])
 result = agent.run_sync("Write 200 lines into big.txt.")
 print(result.output)

@@ -1,9 +1,8 @@
 """`deps_type` of the agent, and `RunContext` in the tool."""
 
-import os
 from dataclasses import dataclass
 
-from turnwise import Agent, Model, RunContext, tool
+from turnwise import Agent, RunContext, tool
 
 
 @dataclass
@@ -17,6 +16,6 @@ def price(context: RunContext[Db], name: str) -> str:
     return context.deps.prices[name]
 
 
-agent = Agent(Model("openai_responses:price", base_url=os.environ["OPENAI_BASE_URL"]), deps_type=Db, tools=[price])
+agent = Agent("openai:price", deps_type=Db, tools=[price])
 result = agent.run_sync("What is a pear?", deps=Db({"pear": "2.50 EUR"}))
 print(result.output)

@@ -1,9 +1,8 @@
 """Bound methods are tools. List the methods that you want: `tools=[shop.price]`."""
 
-import os
 from dataclasses import dataclass
 
-from turnwise import Agent, Model
+from turnwise import Agent
 
 
 @dataclass
@@ -19,6 +18,6 @@ class Shop:
 
 
 shop = Shop({"pear": "2.50 EUR"})
-agent = Agent(Model("openai_responses:price", base_url=os.environ["OPENAI_BASE_URL"]), tools=[shop.price])
+agent = Agent("openai:price", tools=[shop.price])
 result = agent.run_sync("What is a pear?")
 print(result.output)

@@ -1,8 +1,6 @@
 """`MaxSteps`: the last step must answer, and the result says that the answer is not complete."""
 
-import os
-
-from turnwise import Agent, MaxSteps, Model, tool
+from turnwise import Agent, MaxSteps, tool
 
 
 @tool
@@ -11,10 +9,6 @@ def search(pattern: str) -> str:
     return f"a page about {pattern}"
 
 
-agent = Agent(
-    Model("openai_responses:research", base_url=os.environ["OPENAI_BASE_URL"]),
-    tools=[search],
-    limits=MaxSteps(4),
-)
+agent = Agent("openai:research", tools=[search], limits=MaxSteps(4))
 result = agent.run_sync("Who wrote this?")
 print(result.output)

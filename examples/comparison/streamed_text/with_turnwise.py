@@ -1,13 +1,12 @@
 """`agent.stream(...)` and `run.text()`."""
 
 import asyncio
-import os
 
-from turnwise import Agent, Model
+from turnwise import Agent
 
 
 async def main() -> None:
-    agent = Agent(Model("openai_responses:plain-answer", base_url=os.environ["OPENAI_BASE_URL"]))
+    agent = Agent(model="openai:plain-answer")
     async with agent.stream("Hello.") as run:
         async for text in run.text():
             print(text, end="|")

@@ -1,10 +1,8 @@
 """`output_type`: the provider's own JSON output, validated. `OutputMismatch` is raised if no answer fits."""
 
-import os
-
 from pydantic import BaseModel
 
-from turnwise import Agent, Model
+from turnwise import Agent
 
 
 class Fruit(BaseModel):
@@ -12,6 +10,6 @@ class Fruit(BaseModel):
     count: int
 
 
-agent = Agent(Model("openai_responses:basket", base_url=os.environ["OPENAI_BASE_URL"]), output_type=Fruit)
+agent = Agent("openai:basket", output_type=Fruit)
 result = agent.run_sync("Which fruit is in the basket?")
 print(result.output.count)
