@@ -403,6 +403,7 @@ KINDS: dict[str, OptionKind] = {
     "history": OptionKind(
         takes=lambda given: isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping),
         said="a list of `Message`",
+        may_be_none=True,
     ),
     "session": _TEXT_OR_NONE,
     "key": _TEXT,
@@ -447,6 +448,20 @@ ELSEWHERE = {
     "context": "Did you mean `deps`?",
     "deps": "Give `deps=` to the run, and the agent their type: `deps_type=`",
     "output_validators": "Did you mean `output_checks`?",
+    "output_guardrails": 'Give `recovery={"output_checks": [...]}`',
+    "output_retries": 'Give `recovery={"retry": RetryPolicy(attempts=...)}`; a wrong output is asked for again by itself',
+    "result_type": "Did you mean `output_type`?",
+    "model_settings": 'Give `Model("...", settings=Settings(...))`, or `settings=` to a run',
+    "usage_limits": "Give `limits=MaxRequests(...) | MaxTokens(...)`",
+    "usage": "Give `limits=Budget(...)`: it counts many runs together",
+    "toolsets": "Give them in `tools`",
+    "mcp_servers": "Give `tools=[McpServer(...)]`",
+    "message_history": "Give `history=` to the run",
+    "conversation_id": "Give `session=` to the run, and a journal to the agent",
+    "deferred_tool_results": "Give `results=` or `approvals=` to the run",
+    "event_stream_handler": "Give `watch=` to the run, or read `agent.stream(...)`",
+    "metadata": "Give `labels=` to the run",
+    "name": "An agent has no name of its own: give `agent.as_tool(name, ...)` or `Subagents({name: agent})`",
 }
 
 BESIDE_GROUPS = frozenset(
@@ -464,7 +479,7 @@ def checking_options(set_up: Callable[Given, None]) -> Callable[Given, None]:
         known = cast("dict[str, Any]", getattr(set_up, "__kwdefaults__", {}))
         if "endpoint" in options:
             raise UnknownOption(of_endpoint(options, model=args[1] if len(args) > 1 else options.get("model")))
-        check_names([name for name in options if name != "model"], known=known, what="`Agent`")
+        check_names(options, known={"model", *known}, what="`Agent`")
         check_values(options)
         check_groups(options)
         set_up(*args, **options)

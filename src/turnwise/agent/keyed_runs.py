@@ -25,7 +25,7 @@ FIRST_LOOK_S, LAST_LOOK_S = 0.02, 0.5  # between two looks at the journal
 _here: dict[tuple[str, str, str], set["asyncio.Event"]] = {}
 
 
-class Begin(Protocol):
+class TurnBeginner(Protocol):
     def __call__(self, prompt: Prompt | None, *, key: TurnKey | None, turn_id: str) -> Awaitable[RunResult[Any]]: ...
 
 
@@ -50,7 +50,7 @@ class KeyedRun:
         )
         self._look_s = FIRST_LOOK_S
 
-    async def run(self, *, begin: Begin, resume: Callable[..., Awaitable[RunResult[Any]]]) -> RunResult[Any]:
+    async def run(self, *, begin: TurnBeginner, resume: Callable[..., Awaitable[RunResult[Any]]]) -> RunResult[Any]:
         """The result of the turn. Raises SessionBusy if it still runs after `wait` seconds, and KeyReused."""
         clock = self._setup.clock
         ends_s = clock.monotonic() + self._options.get("wait", LONGEST_WAIT_S)
@@ -81,7 +81,7 @@ class KeyedRun:
         failed = found.state == "ended" and found.stop_reason is StopReason.PROVIDER_FAILED
         return failed and self._options.get("again", False)
 
-    async def _begin(self, found: KeyedTurn | None, *, begin: Begin) -> RunResult[Any]:
+    async def _begin(self, found: KeyedTurn | None, *, begin: TurnBeginner) -> RunResult[Any]:
         named, prompt = self._named(), self._prompt
         if found is not None:
             check_asked(named, kept=found.asked)

@@ -115,7 +115,7 @@ class RunBefore(msgspec.Struct, frozen=True, kw_only=True):
 def run_before(options: TypedRunOptions, *, journal: Journal | None, new_id: Callable[[], str]) -> RunBefore:
     """The session that the options name, or a new session with the history that they give. Raises CallerError if the options
     contradict each other or the session."""
-    history, session, labels = tuple(options.get("history", ())), options.get("session"), options.get("labels", {})
+    history, session, labels = tuple(options.get("history") or ()), options.get("session"), options.get("labels", {})
     if session and journal is None:
         raise CallerError("`session` needs a journal: Agent(..., journal=Journal(PATH)), or pass `history`")
     found = journal.known_session(session) if session and journal is not None else None

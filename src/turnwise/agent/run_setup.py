@@ -321,7 +321,7 @@ class RunOptions(TypedDict, total=False):
     The other options replace the agent's for this run: `limits` as a whole, the four dicts option by option.
     """
 
-    history: Sequence[Message]
+    history: Sequence[Message] | None
     session: str
     key: str
     wait: float
@@ -402,7 +402,7 @@ def check_options(options: Mapping[str, object]) -> None:
     if "settings" in options:
         read_settings(options["settings"], what="`settings` of the run")
     read_labels(options.get("labels", {}))
-    check_history(options.get("history", ()), what="`history`")
+    check_history(options.get("history") or (), what="`history`")
 
 
 def groups_of(settings: RunSettings) -> AgentOptions:

@@ -35,6 +35,15 @@ REMOVED = {
     name: f"`Agent.{name}` was removed, as an agent may have many runs at once. Speak to one of them: "
     f"`run = agent.start(...)`, then `run.{name}({given})` and `result = await run`"
     for name, given in (("say", "text"), ("interrupt", ""))
+} | {
+    "tool": "Tools are given when the agent is made: `Agent(..., tools=[function])`; `@tool` from turnwise describes one",
+    "tool_plain": "Tools are given when the agent is made: `Agent(..., tools=[function])`",
+    "instructions": "Instructions are given when the agent is made: `Agent(..., instructions=[text, function])`",
+    "system_prompt": "Instructions are given when the agent is made: `Agent(..., instructions=[text, function])`",
+    "output_validator": 'Checks are given when the agent is made: `Agent(..., recovery={"output_checks": [function]})`',
+    "run_stream": "Use `async with agent.stream(...) as run`",
+    "iter": "Use `run = agent.start(...)` and `async for event in run.events()`",
+    "clone": "Give the options of one run to that run: `agent.run(..., model=..., tools=[...])`",
 }
 
 
@@ -161,11 +170,12 @@ class Run(Generic[Output]):
         """The answer's text as it arrives, from now on to the end of the run.
 
         turnwise repeats a failed request, so a text may arrive twice: an `AttemptDiscarded` event marks that.
-        `result.text` is the final answer.
+        `result.text` is the final answer. Raises ProviderFault at its end if the provider failed: what came before is no answer.
         """
         async for event in self.events():
             if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
                 yield event.frame.text
+        _ = self._control.result is None or self._control.result.text
 
     async def partial(self) -> AsyncGenerator[Output]:
         """The answer as a value of the output type, while it arrives: each time with more of it.
@@ -329,14 +339,12 @@ class RunStream(Generic[Output]):
     async def text(self) -> AsyncGenerator[str]:
         """The answer's text as it arrives, to the end of the run, as `Run.text` gives it. Raises ProviderFault at its end if the
         provider failed: what came before is no answer."""
-        async for event in self.events():
-            if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
-                yield event.frame.text
-        _ = self._control.result is None or self._control.result.text
+        async for piece in self._begin().text():
+            yield piece
 
     async def partial(self) -> AsyncGenerator[Output]:
         """The answer as a value of the output type, while it arrives, as `Run.partial` gives it."""
-        async for value in _partials(self.events(), control=self._control, ended=lambda: self._control.result):
+        async for value in self._begin().partial():
             yield value
 
     @property

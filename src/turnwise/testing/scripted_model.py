@@ -9,7 +9,7 @@ import msgspec
 
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.transport import HttpReply, HttpRequest
-from turnwise.errors import ProviderFault
+from turnwise.errors import CallerError, ProviderFault
 from turnwise.testing.frames import frames_of
 from turnwise.vocab import Fault, FinishReason, Message, Part, Request, Response, Text, ToolCall, Usage
 from turnwise.wire.profiles import Profile, builtin_profiles
@@ -118,6 +118,8 @@ class ScriptedModel(ScriptedTransport):
     needs_key = False
 
     def __init__(self, lines: Iterable[Line], *, family: str | Profile = "openai_chat", name: str = "scripted") -> None:
+        if isinstance(lines, str):
+            raise CallerError(f"`ScriptedModel` takes a list of lines, also of one: `ScriptedModel([{lines[:20]!r}])`")
         profile = builtin_profiles()[family] if isinstance(family, str) else family
         self.endpoint = Endpoint(profile=profile, base_url=BASE_URL)
         self._name = name
