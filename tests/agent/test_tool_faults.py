@@ -26,6 +26,7 @@ from turnwise.running.tool_output import TOOL_FAILED
 from turnwise.running.watcher_events import WatcherEvent
 from turnwise.testing import ScriptedModel, call
 from turnwise.vocab import Text, ToolResult, text_of
+from waits import HANG_S
 
 SECRET = "postgres://app:hunter2@db/shop"
 TOOLS = "turnwise.tools"
@@ -165,7 +166,7 @@ async def test_a_log_that_raises_harms_no_turn() -> None:
     logger.addFilter(broken)
     try:
         model = ScriptedModel([call("charge", cents=5), call("charge_later", cents=5), "So."])
-        result = await asyncio.wait_for(agent_of(model, tools=[charge, charge_later]).run("Go."), 30)
+        result = await asyncio.wait_for(agent_of(model, tools=[charge, charge_later]).run("Go."), HANG_S)
     finally:
         logger.removeFilter(broken)
     assert results_of(result) == [f"ConnectionError: {TOOL_FAILED}"] * 2 and text_of(result.messages[-1]) == "So."

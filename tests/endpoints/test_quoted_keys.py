@@ -95,7 +95,7 @@ async def test_a_key_in_a_body_is_neither_shown_nor_journalled(family: str, quot
         result = await agent.run("x")
         kept = kept_in(journal, result.session)
         ledger = msgspec.json.encode([entry.usage for entry in result.ledger]).decode()
-    assert not leaks(result.text) and not leaks(kept) and not leaks(ledger)
+    assert not leaks(result.shown_text) and not leaks(kept) and not leaks(ledger)
 
 
 PIECES = st.lists(

@@ -76,7 +76,7 @@ async def work(journal: Journal, *, session: str = "", lines: list[Line] | None 
     agent = flat_agent(f"{FAMILY}:m", base_url=BASE_URL, tools=[note], transport=model, journal=journal)
     result, error = None, ""
     try:
-        options: RunOptions = {"watch": seen.append}
+        options: RunOptions = {"watch": seen.append, "drop_left": True}
         result = await agent.run(prompt, **(options | {"session": session} if session else options))
     except CallerError as caught:
         error = str(caught)
