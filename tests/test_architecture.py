@@ -32,14 +32,14 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 27_300,
+    "agent": 27_600,
     "assembly": 38_000,
     "base": 7_700,
     "coding_agent": 17_500,
     "editors": 12_100,
     "endpoints": 11_200,
     "gateway": 13_400,
-    "journal": 21_300,
+    "journal": 21_500,
     "lab": 40_900,
     "relay": 19_300,
     "replay": 8_600,

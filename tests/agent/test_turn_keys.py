@@ -20,7 +20,7 @@ from turnwise.errors import CallerError, KeyReused, NothingToResume, SessionBusy
 from turnwise.journal.turn_keys import as_message
 from turnwise.testing import Reply, ScriptedModel, ScriptedTransport, Stall, call
 from turnwise.testing.scripted_model import BASE_URL
-from turnwise.vocab import Fault, FaultKind, StopReason, Text, ToolResult
+from turnwise.vocab import Fault, FaultKind, Message, StopReason, Text, ToolResult
 from waits import HANG_S
 
 UNKNOWN = "its outcome is unknown"
@@ -205,6 +205,104 @@ async def test_a_sub_agent_is_left_with_its_parent(tmp_path: Path, till: Till) -
         assert result.text == "All done." and till.paid == [1, 200]
         assert (len(model.asked), len(model_below.asked)) == (2, 3)
         assert [len(session.turns) for _, session in journal.children(journal.find_session("s").turns[0].id)] == [1]
+
+
+@pytest.mark.promise("run:key", "run:own-state")
+async def test_a_left_turn_goes_on_with_what_its_run_was_given(tmp_path: Path, till: Till) -> None:
+    """Proves: the journal and the model that an agent's run was given hold for its turn, also where it goes on."""
+    with Journal(tmp_path / "own.db") as own:
+        agent, model = agent_over(own, ["Wrong."], tools=[till.tool])
+        given = ScriptedModel([call("pay", sum=200), "Right."])
+        await left_in_mid_call(agent, till, session="s", key="k", model=given)
+        result = await agent.run("Pay.", session="s", key="k", model=given)
+        assert result.text == "Right." and not model.asked
+
+
+@pytest.mark.promise("run:key")
+async def test_a_dropped_turn_is_no_other_turn(tmp_path: Path, till: Till) -> None:
+    """Proves: the key of a turn that was left and dropped gives an error at once, and never the answer of another turn."""
+    with Journal(tmp_path / "turns.db") as journal:
+        agent, model = agent_over(journal, [[call("pay", sum=200)], [call("pay", sum=300)], "Two."], tools=[till.tool])
+        await left_in_mid_call(agent, till, session="s", key="k1")
+        till.waits.clear()
+        await left_in_mid_call(agent, till, session="s", key="k2", drop_left=True)
+        for wait in (0, 60):
+            with pytest.raises(NothingToResume, match="has continued without it"):
+                await agent.run("Pay.", session="s", key="k1", wait=wait)
+        assert (await agent.run("Pay.", session="s", key="k2")).text == "Two." and len(model.asked) == 3
+
+
+@pytest.mark.promise("run:task-is-not-turn", "keep:crash")
+@pytest.mark.parametrize("passes", [*range(40), None])
+async def test_a_sub_agent_that_is_cancelled_twice_is_left(passes: int | None, tmp_path: Path, till: Till) -> None:
+    """Proves: after two cancels, however soon, the sub-agent's turn is left like its parent's, and goes on with it."""
+    with Journal(tmp_path / "turns.db") as journal:
+        below, _ = agent_over(journal, [[call("pay", sum=200)], *["Below is done."] * 3], tools=[till.tool])
+        lines = [call("task", agent="payer", prompt="Pay.")] * 2
+        agent, _ = agent_over(
+            journal,
+            [lambda asked: "All done." if asked.messages[-1].role == "tool" else lines[0]] * 3,
+            tools=[Subagents({"payer": below})],
+        )
+        task = asyncio.ensure_future(agent.run("Pay.", session="s", key="k"))
+        if passes is None:
+            await till.waits.wait()
+        for _ in range(passes or 0):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        till.gate.set()
+        result = await agent.run("Pay.", session="s", key="k")
+        assert result.text == "All done." and len(till.paid) <= 1
+        assert "SessionBusy" not in repr(result.history)
+        (turn,) = journal.find_session("s").turns
+        assert {row.status for _, one in journal.children(turn.id) for row in one.turns} == {"done"}
+
+
+@pytest.mark.promise("run:key")
+async def test_of_several_who_try_again_one_begins(journal: Journal) -> None:
+    """Proves: a failed turn is tried again once by all who ask at the same time; by name alone, the prompt is asked for."""
+    down = Fault(kind=FaultKind.BAD_REQUEST, message="No.", status=400)
+    gate, about_to_begin = asyncio.Event(), list[object]()
+    gate.set()
+
+    async def opening(earlier: object) -> tuple[Text, ...]:
+        about_to_begin.append(earlier)
+        if len(about_to_begin) == 4:
+            gate.set()
+        await gate.wait()
+        return ()
+
+    agent, model = agent_over(journal, [down, down, down, down], opening=opening)
+    await agent.run("Hi.", session="s", key="k")
+    gate.clear()
+    found = await asyncio.gather(*[agent.run("Hi.", session="s", key="k", again=True) for _ in range(3)])
+    assert {one.stop_reason for one in found} == {StopReason.PROVIDER_FAILED} and len(model.asked) == 2
+    with pytest.raises(CallerError, match="give its prompt again"):
+        await agent.run(session="s", key="k", again=True)
+
+
+@pytest.mark.parametrize("prompt", ["", " ", "\ud800", (), Message("assistant", (Text("x"),)), Message("user", ())])
+def test_what_cannot_begin_is_not_accepted(prompt: Any, tmp_path: Path) -> None:
+    """Proves: a prompt that no turn can begin with is refused when it is given, not when it is run."""
+    with Journal(tmp_path / "turns.db") as journal:
+        with pytest.raises(CallerError):
+            journal.accept("s", "k", prompt)
+        assert journal.accept("s", "k", ["Hello?"]) and not journal.accept("s", "k", "Hello?")
+
+
+async def test_a_second_accepted_turn_is_listed(journal: Journal) -> None:
+    """Proves: a session that has an accepted turn is listed as such, whatever its last turn did; unknown states are refused."""
+    agent, _ = agent_over(journal, ["Hello."])
+    journal.accept("s", "k1", "Hello?")
+    await agent.run(session="s", key="k1")
+    journal.accept("s", "k2", "And?")
+    assert [row.id for row in journal.sessions(state="accepted")] == ["s"]
+    with pytest.raises(CallerError, match="`state` is one of"):
+        journal.sessions(state="left")  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.promise("run:key")

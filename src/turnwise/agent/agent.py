@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import copy
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Sequence
 from decimal import Decimal
@@ -54,9 +55,10 @@ from turnwise.agent.tools import BATCH_HINT, ToolLike, Toolset
 from turnwise.base.clock import TimeOrderedIds
 from turnwise.base.threads import run_to_end
 from turnwise.endpoints.transport import Circuits, Transport, WithFirstReply
-from turnwise.errors import CallerError
+from turnwise.errors import CallerError, JournalFailed, NothingToResume
 from turnwise.journal.journal import Journal
 from turnwise.journal.turn_keys import TurnKey
+from turnwise.journal.turn_writer import TurnJournal
 from turnwise.rules.history import check_input, open_calls
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
@@ -370,7 +372,8 @@ class Agent(Generic[Deps, Output]):
         `on_leave="go_on"` it goes on to its end. If the task is cancelled and the run has a `key`, the turn is left: another run
         with this key resumes it.
         """
-        return RunStream(partial(self._start, prompt, options=options), on_leave=on_leave)
+        here = contextvars.copy_context()  # what is overridden here holds for the run, whenever the stream is entered
+        return RunStream(partial(here.run, self._start, prompt, options=options), on_leave=on_leave)
 
     def open_asks(self, session: str) -> tuple[OneAsk, ...]:
         """The asks that a session of the journal waits for, also in another process. If nothing waits, the tuple is empty. The
@@ -401,9 +404,9 @@ class Agent(Generic[Deps, Output]):
             return await begin(prompt, key=None, turn_id=self._ids.new())
         from turnwise.agent.keyed_runs import KeyedRun  # only runs with a key need it
 
-        keyed = KeyedRun(prompt, setup=setup, options=options, new_id=self._ids.new)
+        keyed = KeyedRun(prompt, setup=setup, options=options, new_id=self._ids.new, control=control)
         control.is_kept = True
-        return await keyed.run(begin=begin, resume=partial(self._resume, keyed.session, control))
+        return await keyed.run(begin=begin, resume=partial(self._resume, keyed.session, control, own=setup))
 
     async def _begin(
         self,
@@ -514,6 +517,7 @@ class Agent(Generic[Deps, Output]):
                     drop_left=options.get("drop_left", False),
                 )
             )
+            stack.push_async_callback(_let_go, setup.journal, pen)
         if reservation is not None:
             await reservation.begins(runner)
         kept = session_id if setup.journal is not None else ""
@@ -545,13 +549,24 @@ class Agent(Generic[Deps, Output]):
         check_values(options, of=" of `resume`")
         return Run(partial(self._resume, session, options=options))
 
-    async def _resume(self, session: str, control: RunControl, *, options: ResumeOptions) -> RunResult[Any]:
-        setup, override = self._as_overridden(self._setup)
+    async def _resume(
+        self,
+        session: str,
+        control: RunControl,
+        *,
+        options: ResumeOptions,
+        own: AgentSetup | None = None,
+        turn_id: str = "",
+    ) -> RunResult[Any]:
+        """`own` is the setup of the run that resumes. With a `turn_id`, that turn is the one that must be left."""
+        setup, override = self._as_overridden(own or self._setup)
         if (journal := setup.journal) is None:
             raise CallerError("`resume` needs a journal: Agent(..., journal=Journal(PATH))")
         find = journal.take_over if options.get("take_over") else journal.find_session
         found = await journal.beside(lambda: left_run(journal, find(session)))
         found.left.terms = terms_of(options)
+        if turn_id and found.turn_id != turn_id:
+            raise NothingToResume(f"session `{session}` has continued without that turn")
         control.is_kept = found.has_key
         config = found.left.config
         check_endpoint(config, own=setup.config)
@@ -584,6 +599,7 @@ class Agent(Generic[Deps, Output]):
             )
             _, reservation = await reserved(setup, config, stack=stack, whole=True, journal=journal)
             pen = await journal.beside(partial(journal.resume_turn, found.turn_id))
+            stack.push_async_callback(_let_go, journal, pen)
             if reservation is not None:
                 await reservation.begins(runner)
             turn = runner.resume(found.left, journal=pen, ends=control.ends, said=control.words())
@@ -684,6 +700,7 @@ class Agent(Generic[Deps, Output]):
             if found is not None and journal is not None:
                 found.left.terms = order.terms
                 pen = await journal.beside(partial(journal.resume_turn, found.turn_id))
+                stack.push_async_callback(_let_go, journal, pen)
                 if reservation is not None:
                     await reservation.begins(runner)
                 return await minder.run(runner, runner.resume(found.left, journal=pen))
@@ -703,6 +720,7 @@ class Agent(Generic[Deps, Output]):
                         labels=run.labels,
                     )
                 )
+                stack.push_async_callback(_let_go, journal, pen)
             if reservation is not None:
                 await reservation.begins(runner)
             return await minder.run(runner, runner.run(started, journal=pen))
@@ -865,6 +883,13 @@ class AgentInside(Generic[Deps, Output]):
         A turn that a dead process left is continued. Raises ToolFault if there is no answer.
         """
         return await self._run_child(order, prompt, name=name)
+
+
+async def _let_go(journal: Journal, pen: TurnJournal) -> None:
+    """A turn that was cut off before its runner began is left, so that it can be resumed."""
+    if not pen.has_ended:
+        with contextlib.suppress(JournalFailed):
+            await journal.beside(pen.abandon)
 
 
 def inside(agent: Agent[Deps, Output]) -> AgentInside[Deps, Output]:

@@ -407,7 +407,9 @@ KINDS: dict[str, OptionKind] = {
     ),
     "session": _TEXT_OR_NONE,
     "key": _TEXT,
-    "wait": OptionKind(takes=_is_number, said="a number of seconds"),
+    "wait": OptionKind(
+        takes=lambda given: _is_number(given) and cast("float", given) >= 0.0, said="a number of seconds, 0 or more"
+    ),
     "again": _BOOL,
     "drop_left": _BOOL,
     "results": OptionKind(types=(Mapping,), said="a dict of values by call id", may_be_none=True),

@@ -2,6 +2,7 @@
 from the journal once it has ended."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, cast
@@ -11,6 +12,7 @@ from turnwise.agent.results import RunResult, run_result
 from turnwise.agent.resume_lookup import begun_with, folded, ledger_of
 from turnwise.agent.run_input import Prompt, message_of
 from turnwise.agent.run_setup import ResumeOptions, TypedRunOptions
+from turnwise.agent.runs import RunControl
 from turnwise.agent.schemas import output_over
 from turnwise.base.clock import sleep
 from turnwise.errors import CallerError, NothingToResume, SessionBusy, UnreadableTurn
@@ -19,10 +21,11 @@ from turnwise.journal.turn_keys import KeyedTurn, KeyTaken, TurnKey, asked_diges
 from turnwise.vocab import Message, StopReason
 
 LONGEST_WAIT_S = 3600.0  # for a turn that somebody else runs
+LOOKS_AT_ONCE = 4
 FIRST_LOOK_S, LAST_LOOK_S = 0.02, 0.5  # between two looks at the journal
 
 # The tasks of this process that wait for a turn with a key; its end wakes them. By the journal's address, session and key.
-_here: dict[tuple[str, str, str], set["asyncio.Event"]] = {}
+_here: dict[tuple[str, str, str], set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
 
 
 class TurnBeginner(Protocol):
@@ -33,7 +36,13 @@ class KeyedRun:
     """One caller's way to the turn. `run` does whatever the journal says is left to do."""
 
     def __init__(
-        self, prompt: Prompt | None, *, setup: AgentSetup, options: TypedRunOptions, new_id: Callable[[], str]
+        self,
+        prompt: Prompt | None,
+        *,
+        setup: AgentSetup,
+        options: TypedRunOptions,
+        new_id: Callable[[], str],
+        control: RunControl,
     ) -> None:
         if setup.journal is None:
             raise CallerError("`key` needs a journal, which keeps the turn: give the agent `Journal(PATH)`")
@@ -44,48 +53,69 @@ class KeyedRun:
         self._journal: Journal = setup.journal
         self._setup, self._options, self._new_id = setup, options, new_id
         self._prompt = prompt
+        self._control = control
         message = prompt if isinstance(prompt, Message) or prompt is None else message_of(prompt, what="the prompt")
         self._asked = asked_digest(
             message, results=options.get("results"), approvals=tuple(options.get("approvals", ()))
         )
         self._look_s = FIRST_LOOK_S
+        self._failed = ""  # the turn of this key that its provider had failed when we looked first
 
     async def run(self, *, begin: TurnBeginner, resume: Callable[..., Awaitable[RunResult[Any]]]) -> RunResult[Any]:
         """The result of the turn. Raises SessionBusy if it still runs after `wait` seconds, and KeyReused."""
         clock = self._setup.clock
         ends_s = clock.monotonic() + self._options.get("wait", LONGEST_WAIT_S)
+        busy = SessionBusy(f"the turn `{self._key}` of session `{self.session}` still runs: ask again later")
+        changes = 0
         while True:
             found = await self._journal.beside(partial(self._journal.find_key, self.session, self._key))
+            if found is not None and found.state == "dropped":
+                raise NothingToResume(
+                    f"the turn `{self._key}` of session `{self.session}` was left, and the session has continued without it: "
+                    "give the message a new key"
+                )
+            self._failed = self._failed or (found.turn_id if found is not None and self._has_failed(found) else "")
             try:
                 if found is None or found.state == "accepted" or self._is_tried_again(found):
                     return await self._begin(found, begin=begin)
                 check_asked(self._named(), kept=found.asked)
                 if found.state == "left":
-                    return await self._with_news(resume(options=self._resume_options()))
+                    resumed = resume(options=self._resume_options(), turn_id=found.turn_id)
+                    return await self._with_news(resumed)
                 if found.state == "ended":
                     return await self._journal.beside(partial(self._recorded, found))
-                busy = SessionBusy(f"the turn `{self._key}` of session `{self.session}` still runs: ask again later")
             except (KeyTaken, NothingToResume):
-                continue  # somebody was faster: look again
+                changes += 1  # somebody was faster: look again, at first at once
+                if changes < LOOKS_AT_ONCE:
+                    continue
             except SessionBusy as error:
                 busy = error
             left_s = ends_s - clock.monotonic()
             if left_s <= 0.0:
                 raise busy
             await self._wait(left_s)
+            if self._control.ends:
+                raise SessionBusy(
+                    f"the waiting was ended; the turn `{self._key}` of session `{self.session}` runs elsewhere"
+                )
 
     def _named(self) -> TurnKey:
-        return TurnKey(text=self._key, asked=self._asked, again=self._options.get("again", False))
+        return TurnKey(text=self._key, asked=self._asked, again=self._failed if self._options.get("again") else "")
+
+    def _has_failed(self, found: KeyedTurn) -> bool:
+        return found.state == "ended" and found.stop_reason is StopReason.PROVIDER_FAILED
 
     def _is_tried_again(self, found: KeyedTurn) -> bool:
-        failed = found.state == "ended" and found.stop_reason is StopReason.PROVIDER_FAILED
-        return failed and self._options.get("again", False)
+        """Whether it is the failed turn that this run found first: of several who try again, one begins, and all get its end."""
+        return bool(self._options.get("again")) and self._has_failed(found) and found.turn_id == self._failed
 
     async def _begin(self, found: KeyedTurn | None, *, begin: TurnBeginner) -> RunResult[Any]:
         named, prompt = self._named(), self._prompt
         if found is not None:
             check_asked(named, kept=found.asked)
         if not named.asked:
+            if found is not None and found.prompt is None:
+                raise CallerError(f"to try the turn `{self._key}` again, give its prompt again")
             if found is None or found.prompt is None:
                 raise CallerError(
                     f"session `{self.session}` has no turn with the key `{self._key}`: give the run a prompt, or keep one with "
@@ -99,8 +129,9 @@ class KeyedRun:
         try:
             return await turn
         finally:
-            for waiter in _here.get(self._place, ()):
-                waiter.set()
+            for loop, waiter in tuple(_here.get(self._place, ())):
+                with contextlib.suppress(RuntimeError):  # its loop is closed, and nobody waits any more
+                    loop.call_soon_threadsafe(waiter.set)
 
     @property
     def _place(self) -> tuple[str, str, str]:
@@ -109,16 +140,19 @@ class KeyedRun:
     async def _wait(self, left_s: float) -> None:
         """Until the turn ends here, or until it is time to look again."""
         news = asyncio.Event()
+        place = (asyncio.get_running_loop(), news)
         waiters = _here.setdefault(self._place, set())
-        waiters.add(news)
+        waiters.add(place)
         look = asyncio.ensure_future(sleep(self._setup.clock, seconds=min(self._look_s, left_s)))
         hear = asyncio.ensure_future(news.wait())
+        self._control.follows = True
         try:
             await asyncio.wait([look, hear], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._control.follows = False
             look.cancel()
             hear.cancel()
-            waiters.discard(news)
+            waiters.discard(place)
             if not waiters:
                 _here.pop(self._place, None)
         self._look_s = min(self._look_s * 2, LAST_LOOK_S)

@@ -59,6 +59,7 @@ class RunControl:
         self.so_far: RunResult[Any] | None = None  # of a run that was cancelled, or that raised
         self.is_kept = False
         self.is_ended = is_ended
+        self.follows = False  # it waits for a turn that somebody else runs
         self.feed: Feed | None = None
         self.task: asyncio.Task[Any] | None = None  # the run's own
         self.output: Callable[[], OutputType | None] = lambda: None  # the type of its output
@@ -90,6 +91,8 @@ class RunControl:
     def say(self, message: Message) -> bool:
         if self._runner is not None:
             return self._runner.say(message)
+        if self.follows:
+            return False
         if self.ends is None:
             self._words.append(message)
         return self.ends is None
@@ -417,7 +420,7 @@ def carrying(error: BaseException, result: RunResult[Any]) -> Exception:
         fault.__cause__ = error
         error = fault
     keep_so_far(error, result)
-    with contextlib.suppress(AttributeError, TypeError):  # a class with `__slots__` takes no note
+    with contextlib.suppress(Exception):  # a class with `__slots__` takes no note, others raise what they like
         error.add_note(
             f"It ended a turnwise run after {many(result.requests, 'request')}: `run_so_far(error)` has what it did."
         )

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, get_args
 
 import msgspec
 
@@ -93,7 +93,7 @@ from turnwise.turn.config import TurnResult
 from turnwise.turn.events import Event, TurnStarted
 from turnwise.turn.history import Carried
 from turnwise.turn.machine import SessionFold, SessionSoFar, rebuilt
-from turnwise.vocab import Message, StopReason
+from turnwise.vocab import File, Message, StopReason, Text
 from turnwise.vocab.file_names import is_text, shown_name
 
 SHORTEST_PREFIX = 4
@@ -510,14 +510,18 @@ class Journal:
     ) -> list[SessionRow]:
         """The sessions that were used last, latest first, without those of sub-agents. At most `limit`.
 
-        With `labels`, only sessions that have all of them; with a `state`, only sessions whose last turn has it. `before` is the
-        last row of the page before this one.
+        With `labels`, only sessions that have all of them; with a `state`, only sessions whose last turn has it (`accepted`: that
+        have such a turn). `before` is the last row of the page before this one.
         """
         found: list[SessionRow] = []
         where, values = ["parent_turn is null"], list[Value]()
         for name, text in labels.items():
             where.append(f"{self._store.dialect.label} = ?")
             values += [name, text]
+        if state is not None and state not in get_args(SessionStatus):
+            raise CallerError(f"`state` is one of {', '.join(get_args(SessionStatus))}, not `{shown_id(str(state))}`")
+        if state == "accepted":
+            where.append("exists (select 1 from turn where turn.session = session.id and turn.status = 'accepted')")
         with self._store.statement() as connection:
             while len(found) < limit:
                 after = [] if before is None else [_AFTER]
@@ -525,13 +529,15 @@ class Journal:
                 sql = f"{self._rows_of(' and '.join([*where, *after]))} limit ?"
                 rows = connection.execute(sql, (*values, *place, limit)).fetchall()
                 read = [session_row(row) for row in rows]
-                found += [row for row in read if state is None or row.status == state]
+                found += [row for row in read if state in (None, "accepted", row.status)]
                 if len(rows) < limit:
                     break
                 before = read[-1]
         return sorted(found[:limit], key=lambda row: (row.updated, row.id), reverse=True)
 
-    def accept(self, session: str, key: str, prompt: str | Message, *, labels: Labels = NO_LABELS) -> bool:
+    def accept(
+        self, session: str, key: str, prompt: str | Sequence[str | Text | File] | Message, *, labels: Labels = NO_LABELS
+    ) -> bool:
         """Keep a turn that has not begun. Later, in any process, `agent.run(session=session, key=key)` begins it.
 
         `session` and `key` are 1 to 128 of the characters `A-Z a-z 0-9 . _ : -`; an unknown session begins, with these `labels`.

@@ -12,27 +12,28 @@ from turnwise.journal.owners import is_alive
 from turnwise.journal.session_rows import Labels, check_same, labels_in, labels_text, shown_id
 from turnwise.journal.stores import JournalConnection, JournalStore
 from turnwise.turn.config import Approval
-from turnwise.vocab import Message, StopReason, Text, own_text_of
-from turnwise.vocab.file_names import shown_name
+from turnwise.vocab import File, Message, StopReason, Text, own_text_of
+from turnwise.vocab.file_names import is_text, shown_name
 
 ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 ID_SAID = "1 to 128 of the characters `A-Z a-z 0-9 . _ : -`"
 TITLE_CHARACTERS = 80
 
-KeyState = Literal["accepted", "running", "left", "ended"]
+KeyState = Literal["accepted", "running", "left", "dropped", "ended"]
 
 
 class TurnKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn's name in its session, and a digest of what it is asked ("": whatever it was asked before). `again`: a turn of this
-    key that its provider failed gives the key up."""
+    """A turn's name in its session, and a digest of what it is asked ("": whatever it was asked before). `again`: the id of
+    a turn of this key that its provider failed, and that gives the key up."""
 
     text: str
     asked: str
-    again: bool = False
+    again: str = ""
 
 
 class KeyedTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """What the journal has of a key. `left`: its process is gone, or has let go of it."""
+    """What the journal has of a key. `left`: its process is gone, or has let go of it. `dropped`: so it was, and its session has
+    continued without it."""
 
     turn_id: str
     state: KeyState
@@ -54,9 +55,21 @@ def check_new_id(id: object, *, what: str) -> str:
     return id
 
 
-def as_message(prompt: str | Message) -> Message:
-    """A prompt as the message that a turn begins with."""
-    return Message("user", (Text(prompt),)) if isinstance(prompt, str) else prompt
+def as_message(prompt: str | Sequence[str | Text | File] | Message) -> Message:
+    """A prompt as the message that a turn begins with. Raises CallerError for what no turn can begin with."""
+    if not isinstance(prompt, Message):
+        given = (prompt,) if isinstance(prompt, str) else tuple(prompt)
+        prompt = Message("user", tuple([Text(part) if isinstance(part, str) else part for part in given]))
+    if prompt.role != "user" or not all(isinstance(part, Text | File) for part in prompt.parts):
+        raise CallerError(
+            "the prompt of an accepted turn is a user's message: a text, or a list of texts, `Text` and `File`"
+        )
+    texts = [part.text for part in prompt.parts if isinstance(part, Text)]
+    if not all(map(is_text, texts)):
+        raise CallerError("the prompt holds something that is no character: send UTF-8")
+    if not any(not isinstance(part, Text) or part.text.strip() for part in prompt.parts):
+        raise CallerError("the prompt is empty: give the model something to answer")
+    return prompt
 
 
 def asked_digest(
@@ -82,16 +95,19 @@ def find_key(store: JournalStore, *, session: str, key: str) -> KeyedTurn | None
     """The turn of that key; None if there is none."""
     with store.statement() as connection:
         row = connection.execute(
-            "select id, status, owner, stop_reason, complete, asked from turn where session = ? and key = ?",
+            "select id, status, owner, stop_reason, complete, asked, exists (select 1 from turn as later where later.session ="
+            " turn.session and later.number > turn.number and later.status not in ('queued', 'accepted')) from turn"
+            " where session = ? and key = ?",
             (session, key),
         ).fetchone()
     if row is None:
         return None
-    turn_id, status, owner, stop_reason, complete, asked = row
+    turn_id, status, owner, stop_reason, complete, asked, has_gone_on = row
     is_left = status == "lost" and stop_reason is None and complete is None
     if status == "running":
         is_left = not is_alive(owner, session=session)
-    state: KeyState = "accepted" if status == "accepted" else "left" if is_left else "ended"
+    left: KeyState = "dropped" if has_gone_on else "left"
+    state: KeyState = "accepted" if status == "accepted" else left if is_left else "ended"
     return KeyedTurn(
         turn_id=turn_id,
         state="running" if status == "running" and not is_left else state,
@@ -119,7 +135,7 @@ def take_key(connection: JournalConnection, key: TurnKey, *, session: str) -> st
     check_asked(key, kept=_digest_in(asked))
     if status == "accepted":
         return found
-    if key.again and status == "done" and stop_reason == StopReason.PROVIDER_FAILED:
+    if key.again == found and status == "done" and stop_reason == StopReason.PROVIDER_FAILED:
         connection.execute("update turn set key = null where id = ?", (found,))
         return None
     raise KeyTaken

@@ -443,7 +443,7 @@ class _Running:
                 self._is_stopping = True
                 if not working.done():
                     working.cancel()
-                    await asyncio.wait([working], timeout=self._means.settle_s)
+                    await self._settled(working)
             was_cut = self._interrupted.done() and (not working.done() or working.cancelled())
             if not was_cut:
                 working.result()
@@ -461,6 +461,13 @@ class _Running:
                 self._break_off(turn)
             raise
         return await self._end(turn, kind=self._interrupted.result() if self._interrupted.done() else "cancel")
+
+    async def _settled(self, working: asyncio.Task[None]) -> None:
+        """Wait for cancelled work, `settle_s` at most. A further cancel changes nothing about it: the turn is ending."""
+        ends_s = asyncio.get_running_loop().time() + self._means.settle_s
+        while not working.done() and (left_s := ends_s - asyncio.get_running_loop().time()) > 0.0:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([working], timeout=left_s)
 
     async def _work(self, turn: Turn) -> None:
         """Do what the turn orders; once it is stopping, finish only the current command."""
