@@ -21,6 +21,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,6 @@ def agent_over(journal: Any, effects: Path, chance: random.Random) -> Any:
 async def serve(journal_at: str, effects: Path, seed: int) -> None:
     """Read asks from stdin, one JSON object a line, and answer each on stdout."""
     from turnwise import Journal
-    from turnwise.errors import TurnwiseError
 
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -95,9 +95,14 @@ async def serve(journal_at: str, effects: Path, seed: int) -> None:
                 told |= {"unknown": history.count(UNKNOWN), "history": hash_of(history)}
             except asyncio.CancelledError:
                 told["cancelled"] = True
-            except TurnwiseError as error:
+            except Exception as error:  # noqa: BLE001 (whatever it is, whoever asked hears of it)
                 told["error"] = f"{type(error).__name__}: {error}"
             print(json.dumps(told), flush=True)
+
+        def over(number: int, task: "asyncio.Task[None]") -> None:
+            tasks.pop(number, None)
+            if task.cancelled():  # before it began
+                print(json.dumps({"id": number, "cancelled": True}), flush=True)
 
         print(json.dumps({"ready": True}), flush=True)
         while line := await reader.readline():
@@ -107,7 +112,7 @@ async def serve(journal_at: str, effects: Path, seed: int) -> None:
                     task.cancel()
                 continue
             tasks[ask["id"]] = task = asyncio.create_task(answer(ask))
-            task.add_done_callback(lambda _, number=ask["id"]: tasks.pop(number, None))
+            task.add_done_callback(partial(over, ask["id"]))
 
 
 def hash_of(text: str) -> str:
