@@ -33,7 +33,7 @@ FROZEN_S = (0.2, 1.0)
 HANG_S = 300.0  # without any answer
 AT_ONCE = 8  # asks of one process
 MOST_REQUESTS = 10_000  # of one process
-UNKNOWN = "its outcome is unknown"
+UNKNOWN = "outcome is unknown"
 
 
 # A process that is asked for keys.
@@ -295,7 +295,8 @@ async def fire(given: argparse.Namespace) -> int:
         found = burning.problems()
     unknown = sum(told[0]["unknown"] for told in burning.answers.values())
     figures = {"keys": given.keys, "asks": given.keys * given.asks, **burning.counts, "told as unknown": unknown}
-    figures |= {"errors": dict(Counter([one.partition(":")[0] for one in burning.errors])), "problems": found}
+    kinds = Counter([one.partition(":")[0] for one in burning.errors])
+    figures |= {"errors": dict(kinds), "first error": "".join(burning.errors[:1]), "problems": found}
     print(json.dumps(figures) if given.json else "\n".join([f"{name}: {value}" for name, value in figures.items()]))
     return 1 if found else 0
 

@@ -15,8 +15,10 @@ import pytest
 
 from flat_agents import flat_agent
 from turnwise import Agent, Journal, RunFinished, Subagents, ToolSpec, ToolStarted, tool
+from turnwise.agent.resume_lookup import folded
 from turnwise.agent.runs import run_so_far
 from turnwise.errors import CallerError, KeyReused, NothingToResume, SessionBusy, SessionLeft
+from turnwise.journal.stores import WouldWait
 from turnwise.journal.turn_keys import as_message
 from turnwise.testing import Reply, ScriptedModel, ScriptedTransport, Stall, call
 from turnwise.testing.scripted_model import BASE_URL
@@ -432,6 +434,22 @@ async def test_sessions_are_found_by_label_state_and_page(journal: Journal) -> N
         "s0",
     ]
     assert pages(lambda **page: journal.sessions(state="accepted", **page)) == ["later"]
+
+
+@pytest.mark.promise("keep:crash")
+def test_a_busy_file_makes_no_turn_unreadable(tmp_path: Path, till: Till) -> None:
+    """Proves: a turn that is read while another process writes is read a little later, and not called damaged."""
+    with Journal(tmp_path / "turns.db") as journal:
+        agent, _ = agent_over(journal, ["Hi."])
+        agent.run_sync("Hi.", session="s", key="k")
+        found = journal.find_session("s")
+
+        def busy(_: str) -> list[object]:
+            raise WouldWait
+
+        journal.entries = busy  # type: ignore[method-assign, assignment]
+        with pytest.raises(WouldWait):
+            folded(journal, found.turns)
 
 
 async def test_events_and_text_of_a_run(tmp_path: Path) -> None:

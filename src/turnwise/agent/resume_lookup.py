@@ -11,6 +11,7 @@ from turnwise.journal.journal import Journal, Session, SessionRow, TurnRow, sess
 from turnwise.journal.ledger import Ledger
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.session_rows import Labels, check_same
+from turnwise.journal.stores import WouldWait
 from turnwise.journal.turn_keys import check_new_id
 from turnwise.journal.turn_writer import JournalEntry
 from turnwise.running.resumption import LeftTurn, left_turn
@@ -148,7 +149,7 @@ def folded(journal: Journal, turns: Sequence[TurnRow]) -> SessionSoFar:
 def _readable(turn_id: str) -> Generator[None]:
     try:
         yield
-    except CallerError:
+    except (CallerError, WouldWait):
         raise
     except Exception as error:  # noqa: BLE001 (the records may be anything: a newer version's, a stranger's)
         said = str(error) if isinstance(error, TurnwiseError) else type(error).__name__
