@@ -29,7 +29,7 @@ agent = Agent(
 
 
 async def events(run: Run[str]) -> AsyncIterator[sse.ServerSentEvent]:
-    async for text in run.text():
+    async for text in run.text():  # raises if the provider failed: then no `end` comes
         yield sse.ServerSentEvent(event="text", data=text)
     for ask in (await run).asks:
         yield sse.ServerSentEvent(event="ask", data=[ask.call.id, ask.arguments, ask.digest])

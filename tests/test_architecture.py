@@ -48,7 +48,7 @@ NODES = {
     "settings": 6_800,
     "telemetry": 3_800,
     "terminal": 41_400,
-    "testing": 5_300,
+    "testing": 5_400,
     "tools": 49_900,
     "turn": 28_600,
     "vocab": 6_000,

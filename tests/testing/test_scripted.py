@@ -6,10 +6,11 @@ import pytest
 
 import turnwise.testing
 from tables import each
+from turnwise import Agent, tool
 from turnwise.assembly.response_reading import read_body
 from turnwise.endpoints.endpoints import build_http_request
 from turnwise.endpoints.transport import HttpRequest
-from turnwise.errors import ProviderFault
+from turnwise.errors import CallerError, ProviderFault
 from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport, Stall, call
 from turnwise.vocab import (
     Fault,
@@ -117,3 +118,22 @@ def test_public_names_of_the_room() -> None:
     assert names == sorted(names) and all(hasattr(turnwise.testing, name) for name in names)
     with pytest.raises(AttributeError):
         turnwise.testing.nothing  # noqa: B018
+
+
+async def test_a_line_may_mix_texts_and_calls_and_nothing_else() -> None:
+    """Proves: a text in a list is said, in every family; what is no line is refused when the script is made, with its number."""
+    for family in ("openai_chat", "openai_responses", "anthropic_messages", "gemini"):
+        model = ScriptedModel([["I look. ", call("look")], "Done."], family=family)
+
+        @tool
+        def look() -> str:
+            """Look."""
+            return "nothing"
+
+        result = await Agent(model, tools=[look]).run("Look.")
+        texts = [part.text for message in result.messages for part in message.parts if isinstance(part, Text)]
+        assert texts == ["Look.", "I look. ", "Done."]
+        assert result.text == "Done."
+    for strange in ({"a": 1}, 5, None, b"x", [], ["text", 5]):
+        with pytest.raises(CallerError, match="line 2 of the script"):
+            ScriptedModel(["Fine.", strange])  # type: ignore[list-item]

@@ -381,7 +381,7 @@ _NAMED = re.compile(
 # What stands behind such a name and is not a secret: a type, a word of a language, a call, a variable, what was hidden already.
 _NO_SECRET = re.compile(
     r"(?i:none|null|nil|true|false|str|string|int|bytes|bool|any|optional|required|undefined|self|token|password|secret|key)[^A-Za-z0-9]*\Z"
-    r"|[$%<]|[A-Za-z_][\w.]*[(\[]|[*.x]+\Z|(?:os|self|args|config|settings|request|env)\."
+    r"|[$%<]|[A-Za-z_][\w.]*[(\[]|[*.x]+[)\]}]*\Z|(?:os|self|args|config|settings|request|env)\."
 )
 NewCharacters = dict[int, str]
 """Characters of a text by their place, and what is put there."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from types import MappingProxyType
+from typing import cast
 
 import msgspec
 
@@ -94,7 +95,7 @@ async def _come(piece: Stall | Fault) -> None:
 BASE_URL = "http://scripted.invalid"  # RFC 6761: never resolves, should it ever get near a socket
 USAGE = Usage(input_tokens=10, output_tokens=5)
 
-Said = str | Part | Sequence[Part] | Response | Fault
+Said = str | Part | Sequence[str | Part] | Response | Fault
 Line = Said | Callable[[Request], Said]
 """One line of the script: a text, parts (calls made by `call`), a whole response, an error answer, or a function of the
 request."""
@@ -120,6 +121,9 @@ class ScriptedModel(ScriptedTransport):
     def __init__(self, lines: Iterable[Line], *, family: str | Profile = "openai_chat", name: str = "scripted") -> None:
         if isinstance(lines, str):
             raise CallerError(f"`ScriptedModel` takes a list of lines, also of one: `ScriptedModel([{lines[:20]!r}])`")
+        lines = list(lines)
+        for number, line in enumerate(lines, start=1):
+            check_line(line, number=number)
         profile = builtin_profiles()[family] if isinstance(family, str) else family
         self.endpoint = Endpoint(profile=profile, base_url=BASE_URL)
         self._name = name
@@ -156,7 +160,21 @@ class ScriptedModel(ScriptedTransport):
         return Reply(pieces=tuple([piece for piece in pieces if piece]), headers=STREAM)
 
 
-def response_of(said: str | Part | Sequence[Part] | Response, *, number: int = 1, model: str | None = None) -> Response:
+def check_line(line: object, *, number: int) -> None:
+    """Raise CallerError for what is no line of a script."""
+    parts: Sequence[object] = [line] if not isinstance(line, list | tuple) else cast("Sequence[object]", line)
+    strange = [one for one in parts if not (callable(one) or isinstance(one, str | msgspec.Struct))]
+    if strange or not parts:
+        kind = type(strange[0]).__name__ if strange else "empty list"
+        raise CallerError(
+            f"line {number} of the script is or holds a {kind}: give a text, `call(...)`, a list of both, a `Response`, a "
+            "`Fault`, or a function of the request"
+        )
+
+
+def response_of(
+    said: str | Part | Sequence[str | Part] | Response, *, number: int = 1, model: str | None = None
+) -> Response:
     """A whole response: its finish reason is `tool_calls` where it holds calls, else `stop`. Calls without an id get one
     from `number`."""
     match said:
@@ -165,7 +183,7 @@ def response_of(said: str | Part | Sequence[Part] | Response, *, number: int = 1
         case str():
             parts: tuple[Part, ...] = (Text(said),)
         case Sequence():
-            parts = tuple(said)
+            parts = tuple([Text(part) if isinstance(part, str) else part for part in said])
         case _:
             parts = (said,)
     calls = any(isinstance(part, ToolCall) for part in parts)
