@@ -292,3 +292,15 @@ def test_tool_errors_is_told_or_raise() -> None:
     """Proves: another word is an error that shows the two."""
     with pytest.raises(CallerError, match='`tool_errors` must be "told" or "raise"'):
         agent_of(ScriptedModel([]), tool_errors="ignore")
+
+
+async def test_a_ctrl_c_in_a_tool_is_no_fault_of_the_tool(caplog: pytest.LogCaptureFixture) -> None:
+    """Proves: a KeyboardInterrupt in a tool's code is neither logged nor noted as the tool's: the user ends the program."""
+
+    @tool
+    async def interrupted() -> str:
+        """Be interrupted."""
+        raise KeyboardInterrupt
+
+    result = await Agent(ScriptedModel([call("interrupted"), "Done."]), tools=[interrupted]).run("Go.")
+    assert result.text == "Done." and result.notes == () and not caplog.records

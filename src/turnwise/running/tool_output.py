@@ -91,7 +91,7 @@ def shown_result(call: ToolCall, value: object, *, whole_bytes: int | None = Non
 
 def failure_of(call: ToolCall, error: BaseException) -> ToolResult | FailedCall:
     """What became of a call whose tool raised, whatever it raised: `sys.exit()`, a panic of a Rust extension, or an exception
-    whose own text fails. Never raises. A user's Ctrl-C never comes here: faces catch the signal.
+    whose own text fails. Never raises.
 
     The model reads the words of a ToolFault, because the tool has chosen them. Of any other exception it reads only the class,
     because the text may hold what the provider must not get: the log has it, with the traceback. Promise run:tool-fault.
@@ -100,6 +100,10 @@ def failure_of(call: ToolCall, error: BaseException) -> ToolResult | FailedCall:
         error, ToolFault
     ):  # the run's log has it as a call that failed: nothing here is for the tool's author
         return error_result(call, fault_words(error))
+    if isinstance(
+        error, KeyboardInterrupt
+    ):  # a second Ctrl-C, where the first one is being obeyed: no fault of the tool
+        return error_result(call, f"{class_name(error)}: {TOOL_FAILED}")
     if isinstance(error, RaisedBelow):
         error = error.error
         return FailedCall(error_result(call, f"{class_name(error)}: {TOOL_FAILED}"), error, is_told=True)
