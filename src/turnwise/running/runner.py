@@ -463,7 +463,11 @@ class _Running:
         return await self._end(turn, kind=self._interrupted.result() if self._interrupted.done() else "cancel")
 
     async def _settled(self, working: asyncio.Task[None]) -> None:
-        """Wait for cancelled work, `settle_s` at most. A further cancel changes nothing about it: the turn is ending."""
+        """Wait for cancelled work, `settle_s` at most. Where the turn is left, a further cancel changes nothing: no sub-agent may
+        stay behind. Otherwise it ends the waiting, as a second Ctrl-C does."""
+        if not self._means.leaves():
+            await asyncio.wait([working], timeout=self._means.settle_s)
+            return
         ends_s = asyncio.get_running_loop().time() + self._means.settle_s
         while not working.done() and (left_s := ends_s - asyncio.get_running_loop().time()) > 0.0:
             with contextlib.suppress(asyncio.CancelledError):
