@@ -101,7 +101,8 @@ FIGURES = {
         f"| memory | {bounds.UNASKED_MEMORY // GiB} GiB, at most half",
         f"| processes and threads | {bounds.UNASKED_PROCESSES} | {bounds.ALLOWED_PROCESSES:,} |",
         f"| temporary files | {bounds.UNASKED_SCRATCH // MiB} MiB, at most an eighth",
-        f"The kernel's limits are {('', '', 'twice')[bounds.KERNELS_SHARE]} these figures",
+        f"The kernel's limits are {('', '', 'twice')[bounds.KERNELS_SHARE]} these figures, and"
+        f" {('', '', '', '', 'four')[bounds.FILES_SHARE]} times that of files",
         f"the first {output.MAX_FILE_BYTES // MiB} MiB, of the last {output.MAX_FILES} commands",
     ],
     "cli.md": [

@@ -3,8 +3,8 @@
 A script with the arguments SCRIPT RULES FILTER ASKED BOUNDS FOLDER REPORT KEPT INPUT COMMAND...; `-` is none. It imports
 nothing of turnwise, and little of Python: each command waits for its start. SCRIPT is the descriptor that it was read from.
 RULES is the descriptor of a Landlock ruleset, FILTER a seccomp program in hexadecimal, ASKED is `asked` where the filter leaves
-signals to this process. BOUNDS are `MEMORY:PROCESSES:SCRATCH:SHARE`, see `resource_limits.py`; the kernel's limits are SHARE
-times these. FOLDER is a folder whose new files count. REPORT is the descriptor to which it says which bound was reached (`-`:
+signals to this process. BOUNDS are `MEMORY:PROCESSES:SCRATCH:SHARE:OF_FILES`; the kernel's limits are SHARE times these, OF_FILES
+times SCRATCH. FOLDER is a folder whose new files count. REPORT is the descriptor to which it says which bound was reached (`-`:
 on standard error), or `near` and the bounds that a command which failed came near. KEPT is `apart` where the command is a
 bubblewrap of its own, followed by the descriptors that this is to have (`apart:7`). INPUT is the descriptor of the command's
 standard input. It ends the command when its own standard input closes, which happens too when turnwise is killed.
@@ -51,6 +51,7 @@ _APART, _LAYERS = "apart", 2  # bubblewrap's own processes
 # How often it is looked. A process fills some 3 GB of memory a second, so 150 MB more than its bound before it is ended. What
 # nobody was asked about is looked at often to its end; what was allowed may run for hours, and is far from its bounds.
 _LOOK_S, _STRICT_LOOK_S, _QUIET_LOOK_S, _LONGEST_LOOK_S, _SLOWER = 0.02, 0.1, 0.5, 2.0, 1.2
+_WRITTEN_A_SECOND = 4 << 30  # by a process into files in memory, at most
 _CLOCK_S = 0.1  # the times of files come from a clock that is some milliseconds behind
 _LEAST_FILE = 1024  # of the kernel's memory or the disk, for an empty one
 _STACK = 8 << 20  # what a thread reserves, which counts as its process's memory for the kernel
@@ -321,13 +322,17 @@ class _Limits:
         self.apart = apart
         self.reached = ""
         self._is_set = bounds != "-"
-        given = bounds.split(":") if self._is_set else ["0", "0", "-", "1"]
+        given = bounds.split(":") if self._is_set else ["0", "0", "-", "1", "1"]
         self._memory, self._processes, self._share = int(given[0]), int(given[1]), int(given[3])
         self._scratch = None if given[2] == "-" else int(given[2])
+        self._largest = int(given[4]) * (self._scratch or 0)
         self._folder = folder
         self._since = time.time() - _CLOCK_S
-        self._period_s = _LOOK_S
-        self._due = time.monotonic() + _LOOK_S
+        self._longest_s = _QUIET_LOOK_S
+        if self._scratch is not None:  # no file may pass from below the bound to the kernel's limit between two looks
+            self._longest_s = min(_STRICT_LOOK_S, (self._largest - self._scratch) / _WRITTEN_A_SECOND)
+        self._period_s = min(_LOOK_S, self._longest_s)
+        self._due = time.monotonic() + self._period_s
         self._mounted: dict[str, int] = {}
         self._most_memory, self._most_written, self._first_pid = 0, 0, _last_pid()
         self._has_children = os.path.exists(f"/proc/self/task/{os.getpid()}/children")  # noqa: PTH110
@@ -340,7 +345,7 @@ class _Limits:
             self._limit_processes()
         if self._scratch is not None:
             _lower(resource.RLIMIT_DATA, self._share * self._memory)
-            _lower(resource.RLIMIT_FSIZE, self._share * self._scratch)
+            _lower(resource.RLIMIT_FSIZE, self._largest)
 
     def _limit_processes(self) -> None:
         """The kernel counts all processes of the user, so what runs already is added. It does not count root's."""
@@ -356,7 +361,7 @@ class _Limits:
         tree = self._tree()
         self.reached = self._judge(tree)
         now = time.monotonic()
-        self._period_s = min(self._period_s * _SLOWER, _QUIET_LOOK_S if self._scratch is None else _STRICT_LOOK_S)
+        self._period_s = min(self._period_s * _SLOWER, self._longest_s)
         # A look at many processes takes longer: at most a twentieth of a processor is spent on looking.
         self._due = now + min(max(self._period_s, (now - began) * 20), _LONGEST_LOOK_S)
         return self.reached
@@ -438,7 +443,7 @@ class _Limits:
             with _Suppressed(OSError):
                 descriptor = os.open(f"/proc/{tree[-1]}/root{path}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
                 found = os.fstatvfs(descriptor)
-                if found.f_blocks * found.f_frsize == self._share * self._scratch:
+                if found.f_blocks * found.f_frsize == self._largest:
                     self._mounted[path] = descriptor
                 else:
                     os.close(descriptor)

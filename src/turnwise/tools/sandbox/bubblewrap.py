@@ -14,7 +14,7 @@ import msgspec
 from turnwise.base.programs import compiled_script
 from turnwise.tools.sandbox import landlock_rules
 from turnwise.tools.sandbox.git import guarded_paths, opened_paths
-from turnwise.tools.sandbox.sandbox_types import KERNELS_SHARE, SandboxOrder, Wrapped, in_keeper
+from turnwise.tools.sandbox.sandbox_types import FILES_SHARE, KERNELS_SHARE, SandboxOrder, Wrapped, in_keeper
 from turnwise.tools.sandbox.seccomp import can_filter, command_filter
 
 # Runtime folders hold the sockets of other programs; a few things in them are plain files that commands need.
@@ -142,7 +142,7 @@ def _option(mount: Mount, *, order: SandboxOrder) -> list[str]:
             return ["--tmpfs", str(mount.at)]
         case "fresh":
             assert order.bounds is not None and order.bounds.scratch is not None, "only such a command has one"
-            return ["--size", str(KERNELS_SHARE * order.bounds.scratch), "--tmpfs", str(mount.at)]
+            return ["--size", str(FILES_SHARE * order.bounds.scratch), "--tmpfs", str(mount.at)]
         case "devices":
             return ["--dev", str(mount.at)]
         case "processes":

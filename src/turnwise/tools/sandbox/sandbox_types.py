@@ -21,6 +21,7 @@ from turnwise.tools.sandbox.git import GitFolder
 
 KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
 KERNELS_SHARE = 2  # the kernel's limits, as a multiple of those that the keeper sums up
+FILES_SHARE = 4  # for files: what is refused in the middle of a pipe leaves no trace, so the keeper has to look before
 
 # Readers on 100,000 files took at most 45 MiB (`git log --stat`, `git status`, `git grep`, `rg`, `find`, `ls -R`). What takes
 # more reads one large file as a whole: `jq` took 1.6 GiB for a file of 90 MB, `sort` 0.5 GiB for 8 million lines. V8 and Go
@@ -184,7 +185,7 @@ def in_keeper(
     bounds = "-"
     if order.bounds is not None:
         one = order.bounds
-        bounds = f"{one.memory}:{one.processes}:{one.scratch or '-'}:{KERNELS_SHARE}"
+        bounds = f"{one.memory}:{one.processes}:{one.scratch or '-'}:{KERNELS_SHARE}:{FILES_SHARE}"
     kept = ":".join(["apart", *map(str, handed)]) if argv else "-"
     rules_text, report, given = ("-" if one is None else str(one) for one in (rules, order.report, order.given))
     how = (rules_text, program, "asked" if asked else "-", bounds, folder, report, kept, given)
