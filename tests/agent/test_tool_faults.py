@@ -21,7 +21,7 @@ from turnwise import (
     run_so_far,
     tool,
 )
-from turnwise.running.runner import MAX_NOTES
+from turnwise.journal.ledger import MAX_NOTES
 from turnwise.running.tool_output import TOOL_FAILED
 from turnwise.running.watcher_events import WatcherEvent
 from turnwise.testing import ScriptedModel, call

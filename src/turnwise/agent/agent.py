@@ -523,7 +523,7 @@ class Agent(Generic[Deps, Output]):
         kept = session_id if setup.journal is not None else ""
         carried = () if started.history else before.carried
         turn = runner.run(started, earlier=carried, journal=pen, ends=control.ends)
-        ended = partial(run_result, output=setup.output, before=before, session=kept, notes=setup.notes)
+        ended = partial(run_result, output=setup.output, before=before, session=kept)
         return await self._to_end(setup, runner, turn, config=started.config, run=run, ended=ended, control=control)
 
     async def resume(self, session: str, **options: Unpack[ResumeOptions]) -> RunResult[Output]:
@@ -604,7 +604,7 @@ class Agent(Generic[Deps, Output]):
                 await reservation.begins(runner)
             turn = runner.resume(found.left, journal=pen, ends=control.ends, said=control.words())
             kept, before = found.session.row.id, found.before
-            ended = partial(run_result, output=output, before=before, session=kept, notes=setup.notes, told=found.notes)
+            ended = partial(run_result, output=output, before=before, session=kept)
             return await self._to_end(setup, runner, turn, config=config, run=run, ended=ended, control=control)
 
     async def _to_end(

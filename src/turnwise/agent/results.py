@@ -9,7 +9,6 @@ from typing_extensions import TypeVar
 
 from turnwise.agent.formatting import cost_said, many
 from turnwise.agent.schemas import OutputType, problems_of
-from turnwise.agent.toolsets import RunNotes
 from turnwise.errors import (
     LimitReached,
     OutputMismatch,
@@ -255,6 +254,8 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
             raise self._provider_fault()
         if (kind := STOPS.get(self.stop_reason)) is not None:
             said = f"the run ended as `{self.stop_reason}`: {self.why_incomplete}"
+            if self.stop_reason is StopReason.TOOL_FAILED and self.notes:
+                said += f" ({'; '.join(self.notes)})"
             raise kind(said, stop_reason=self.stop_reason, run=self)
         return self
 
@@ -402,8 +403,6 @@ def run_result(
     before: SessionSoFar,
     session: str,
     ledger: Ledger | None = None,
-    notes: RunNotes | None = None,
-    told: tuple[str, ...] = (),
 ) -> RunResult[Any]:
     """The turn's result with the answer as a value. If the answer fits the schema, but the type's own validators refused it each
     time, there is no output and the result is incomplete; a repair says why."""
@@ -450,5 +449,5 @@ def run_result(
         ledger=Bill() if ledger is None else Bill(ledger.entries),
         cost=Cost() if ledger is None else ledger.cost(),
         cache_missed=() if ledger is None else tuple(ledger.cache_missed),
-        notes=(*told, *(() if notes is None else notes.texts), *(() if ledger is None else ledger.notes)),
+        notes=() if ledger is None else tuple(ledger.notes),
     )

@@ -414,9 +414,7 @@ class Sender:
         return "; ".join([*read, *[one.what for one in response.repairs if one.kind == "thinking_dropped"]])
 
     def _note(self, text: str) -> None:
-        notes = self._books.ledger.notes
-        if text not in notes:
-            notes.append(text)
+        if self._books.ledger.note(text):
             self._watchers.tell(RunNoted(text))
 
     def _tell_started(self, command: SendRequest, *, request: HttpRequest) -> HttpRequest:
