@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import msgspec
 
@@ -54,7 +54,7 @@ from turnwise.running.working_call import (
 from turnwise.turn.config import ChildReport, ResumeTerms, ToolErrors, ToolOffer, TurnResult
 from turnwise.turn.events import PlannedCall
 from turnwise.turn.outcomes import NO_TIME, TURNS_TIME
-from turnwise.vocab import ToolCall, ToolResult
+from turnwise.vocab import ToolCall, ToolResult, WithOldNames
 
 # What became of a call whose process has died, by the tool's own `reconcile`.
 
@@ -219,7 +219,7 @@ class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
     without_policy: Literal["never", "asked", "always"] = "never"
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True):
+class Tool(msgspec.Struct, frozen=True, kw_only=True, metaclass=WithOldNames):
     """A tool with its implementation, for programs that make tools themselves. `@tool` is simpler.
 
     - `function` takes the decoded arguments (free-form tools: `{"input": text}`). It returns text, a value that JSON can
@@ -232,6 +232,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     - `takes_context`, `deps`: whether the function needs the `RunContext`, and the class of its deps.
     - `judging`: what turnwise needs beside the policy to judge a call.
     """
+
+    _elsewhere: ClassVar[Mapping[str, str]] = {"probe": "reconcile"}
 
     offer: ToolOffer
     function: Callable[[Arguments], object] | None = None

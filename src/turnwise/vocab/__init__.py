@@ -49,6 +49,7 @@ from turnwise.vocab.frames import (
     Untold,
     Usage,
     UsageReported,
+    WithOldNames,
     with_untold,
 )
 from turnwise.vocab.parts import (
@@ -139,6 +140,7 @@ __all__ = [
     "Untold",
     "Usage",
     "UsageReported",
+    "WithOldNames",
     "calls_of",
     "messages_in_common",
     "new_tool",

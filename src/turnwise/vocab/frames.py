@@ -7,8 +7,9 @@ the block of their kind, and a `ToolCallDelta` with `block=None` is for the asse
 A non-streamed body is decoded into the same frames (mostly `PartDone`), so a body and a stream cannot disagree.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 
@@ -407,13 +408,36 @@ class OutputSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WithOldNames(msgspec.StructMeta):
+    """The class of a struct whose fields have other names elsewhere (`_elsewhere`): a call with one raises TypeError with the
+    field's name."""
+
+    if not TYPE_CHECKING:  # type checkers take the struct's own fields
+
+        def __call__(cls, *values: object, **fields: object) -> object:  # noqa: N805 (a class of classes)
+            for name in fields.keys() & cls._elsewhere.keys():
+                raise TypeError(
+                    f"`{name}` is no field of `{cls.__name__}`: give `{cls.__name__}({cls._elsewhere[name]}=...)`"
+                )
+            return super().__call__(*values, **fields)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=WithOldNames):
     """Sampling and output limits. None leaves the provider's default.
 
     - `max_output_tokens` counts everything that is generated, reasoning included.
     - `stop` are texts that end the response.
     - `reasoning_effort` is a word; `reasoning_tokens` is a budget, if the API family accepts one.
     """
+
+    _elsewhere: ClassVar[Mapping[str, str]] = {
+        "max_tokens": "max_output_tokens",
+        "max_completion_tokens": "max_output_tokens",
+        "stop_sequences": "stop",
+        "thinking": "reasoning_effort",
+        "reasoning": "reasoning_effort",
+        "openai_reasoning_effort": "reasoning_effort",
+    }
 
     max_output_tokens: int | None = None
     temperature: float | None = None
