@@ -70,6 +70,8 @@ from turnwise.turn.config import (
 from turnwise.turn.events import ScriptFunction
 from turnwise.turn.programs import PROGRAM, TAKEN, functions_of, is_callable
 from turnwise.vocab import Cache, Settings, ToolSpec
+from turnwise.wire.profiles import FamilyName
+from turnwise.wire.relay_facts import relay_facts
 
 # The tool `script`: the model writes one small program that calls the other tools, so that one request runs them all.
 
@@ -462,6 +464,8 @@ def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
     or another CallerError."""
     at = as_model(options.get("model", ""))
     model, endpoint = read_model(at.name), endpoint_of(at, is_key_needed=False)
+    if at.extra:
+        _check_extra(at, family=model.profile.family, options=options)
     steps, safely = options.get("steps", {}), options.get("safety", {})
     seen, tools_given = options.get("observation", {}), options.get("tools", ())
     if safely.get("script") is True:
@@ -520,6 +524,27 @@ def _tools_of(given: Sequence[ToolLike]) -> _ToolFields:
     tools, toolsets = read_tools(given), tuple([one for one in given if is_toolset(one)])
     bring = bool(toolsets) or any(one.judging is not None for one in tools)
     return _ToolFields(tools=tools, toolsets=toolsets, is_unfurnished=bring)
+
+
+def _check_extra(at: Model, *, family: FamilyName, options: AgentOptions) -> None:
+    """Raise CallerError for a field that turnwise itself writes: `extra` would replace it in every request, in silence."""
+    facts = relay_facts(family)
+    ours = {
+        facts.beside: "give `instructions=` to the agent",
+        facts.history: "give a prompt and `history=` to the run, and `instructions=` to the agent",
+        "stream": f"give `Model({at.name!r}, stream=...)`",
+    }
+    if not facts.model_in_path:
+        ours["model"] = "name the model in `Model(...)`"
+    if options.get("tools"):
+        own = f"""ToolSpec(name="...", opaque=Opaque("{family}", '{{...}}'))"""
+        ours["tools"] = f"give a tool of the provider beside the agent's tools, `{own}` (from `turnwise.vocab`)"
+        ours["tool_choice"] = 'give `steps={"tool_choice": ...}`'
+    if options.get("output_type") is not None:
+        ours["response_format"] = "`output_type` asks for the form of the answer"
+    for field in at.extra or ():
+        if (fix := ours.get(facts.spelling(field))) is not None:
+            raise CallerError(f"`extra` of `Model` must not have `{field}`, which turnwise writes: {fix}")
 
 
 class _ModelFields(TypedDict):

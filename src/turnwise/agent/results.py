@@ -129,6 +129,18 @@ STOPS: dict[StopReason, type[RunStopped]] = {
     StopReason.CANCELLED: RunCancelled,
     **dict.fromkeys((StopReason.JOURNAL_FAILED, StopReason.GIVEN_UP, StopReason.TOOL_FAILED), RunFailed),
 }
+# Names of other libraries' results: what to write.
+ELSEWHERE = {
+    "all_messages": "Pass `result.history` to the next run; `result.messages` has all messages",
+    "all_messages_json": "Write `result.history_json()`",
+    "data": "Read `result.output`",
+    "final_output": "Read `result.output`",
+    "final_output_as": "Read `result.output`: it has the `output_type` of the agent",
+    "new_items": "Read `result.new_messages`",
+    "new_messages_json": "Write `result.new_history_json()`",
+    "response": "Read `result.messages`, or `result.ledger` for each request",
+    "to_input_list": "Pass `result.history` to the next run",
+}
 WAITS = (
     "calls wait: answer `result.asks` with `approvals=`, other calls of `result.pending` with `results=`, in another run with "
     "`history=result.history`"
@@ -225,6 +237,12 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     cost: Cost = Cost()
     cache_missed: tuple[CacheMissed, ...] = ()
     notes: tuple[str, ...] = ()
+
+    if not TYPE_CHECKING:  # type checkers do not see these names
+
+        def __getattr__(self, name: str) -> object:
+            fix = f". {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+            raise AttributeError(f"`RunResult` has no attribute `{name}`{fix}")
 
     @property
     def text(self) -> str:
