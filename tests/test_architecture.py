@@ -48,10 +48,10 @@ NODES = {
     "settings": 6_800,
     "telemetry": 3_800,
     "terminal": 41_400,
-    "testing": 5_400,
+    "testing": 5_450,
     "tools": 49_900,
     "turn": 28_600,
-    "vocab": 6_000,
+    "vocab": 6_050,
     "wire": 75_000,
     "workers": 6_400,
 }
