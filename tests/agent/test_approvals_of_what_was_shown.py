@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from fastapi import FastAPI
+from httpx2 import ASGITransport, AsyncClient
 from msgspec.structs import replace
 
 from flat_agents import flat_agent
@@ -242,3 +244,27 @@ def test_the_ask_of_a_compound_command_names_all_that_is_asked_about(tmp_path: P
     for named in ("`touch made.txt`", "`out.txt`", "`rm -rf build`"):
         assert named in ask.why
     assert "`ls`" not in ask.why and "notes.txt" not in ask.why
+
+
+async def test_a_web_server_takes_a_list_of_approvals_as_a_body() -> None:
+    """Issue 44: `list[Approval]` was no type for FastAPI. A wrong one is the client's error, with its place; the schema is
+    whole."""
+    app = FastAPI()
+    taken: list[Approval] = []
+
+    @app.put("/answers")
+    async def answer(answers: list[Approval]) -> list[Approval]:
+        taken.extend(answers)
+        return answers
+
+    async with AsyncClient(transport=ASGITransport(app), base_url="http://chats") as browser:
+        given = [{"call_id": "a", "verdict": "allow", "digest": "d"}, {"call_id": "b", "verdict": "later"}]
+        said = await browser.put("/answers", json=given)
+        assert said.json() == given
+        assert taken == [Approval(call_id="a", verdict="allow", digest="d"), Approval(call_id="b", verdict="later")]
+        wrong = await browser.put("/answers", json=[{"call_id": "a", "verdict": "yes"}])
+        assert wrong.status_code == 422 and wrong.json()["detail"][0]["loc"] == ["body", 0]
+        schema = (await browser.get("/openapi.json")).json()
+    body = schema["paths"]["/answers"]["put"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(body["items"]["properties"]) == set(Approval.__struct_fields__)
+    assert body["items"]["required"] == ["call_id", "verdict"]

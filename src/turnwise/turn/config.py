@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +33,8 @@ from turnwise.vocab import (
     ToolChoice,
     ToolSpec,
     Usage,
+    pydantic_core_schema,
+    pydantic_json_schema,
 )
 
 # What a person is asked before calls run, and the answers: plain data of commands, events and results.
@@ -93,6 +95,14 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     always: bool = False
     subject: str = ""
     digest: str = ""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
+        return pydantic_core_schema(cls)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: object, handler: object) -> dict[str, Any]:
+        return pydantic_json_schema(cls)
 
 
 # The digest of an approval for a call that no paused result listed: it matches nothing.

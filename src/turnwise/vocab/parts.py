@@ -164,26 +164,35 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Role
     parts: tuple[Part, ...]
 
-    # What makes it a type for fields of pydantic's models. Both are dicts, so that pydantic need not be there.
-
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
-        """The value itself, or its JSON form. A model's JSON has it as `msgspec.json.encode` writes it: bytes as base64."""
-
-        def read(value: object) -> Message:
-            return value if isinstance(value, cls) else msgspec.convert(value, cls)
-
-        return {
-            "type": "function-plain",
-            "function": {"type": "no-info", "function": read},
-            "serialization": {"type": "function-plain", "function": msgspec.to_builtins, "when_used": "json"},
-        }
+        return pydantic_core_schema(cls)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: object, handler: object) -> dict[str, Any]:
-        schema = msgspec.json.schema(cls)
-        definitions = cast("dict[str, object]", schema["$defs"])
-        return cast("dict[str, Any]", _inlined(definitions[cls.__name__], definitions=definitions))
+        return pydantic_json_schema(cls)
+
+
+# What makes a struct a type for fields of pydantic's models. Both are dicts, so that pydantic need not be there.
+
+
+def pydantic_core_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The value itself, or its JSON form. A model's JSON has it as `msgspec.json.encode` writes it: bytes as base64."""
+
+    def read(value: object) -> msgspec.Struct:
+        return value if isinstance(value, kind) else msgspec.convert(value, kind)
+
+    return {
+        "type": "function-plain",
+        "function": {"type": "no-info", "function": read},
+        "serialization": {"type": "function-plain", "function": msgspec.to_builtins, "when_used": "json"},
+    }
+
+
+def pydantic_json_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    schema = msgspec.json.schema(kind)
+    definitions = cast("dict[str, object]", schema["$defs"])
+    return cast("dict[str, Any]", _inlined(definitions[kind.__name__], definitions=definitions))
 
 
 def _inlined(schema: object, *, definitions: dict[str, object]) -> object:
