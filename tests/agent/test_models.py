@@ -122,10 +122,12 @@ def test_a_name_of_another_library_raises_with_the_line_to_write() -> None:
     with pytest.raises(ImportError, match=r"turnwise has no `ModelRetry`. Raise `ToolFault\(text\)`"):
         from turnwise import ModelRetry  # pyright: ignore  # noqa: F401
     made: Any = Settings
-    with pytest.raises(TypeError, match=r"give `Settings\(max_output_tokens=...\)`"):
+    with pytest.raises(TypeError, match=r"`max_tokens` is no field of `Settings`. Did you mean `max_output_tokens`"):
         made(max_tokens=3)
-    with pytest.raises(TypeError, match="Unexpected keyword argument 'max_tokenz'"):
-        made(max_tokenz=3)
+    with pytest.raises(TypeError, match="Did you mean `temperature`"):
+        made(temprature=3)
+    with pytest.raises(TypeError, match="Its fields are: max_output_tokens, temperature"):
+        made(xyz=3)
     result: Any = Agent(ScriptedModel(["Hello."])).run_sync("Go.")
     for name, fix in ELSEWHERE.items():
         with pytest.raises(AttributeError) as caught:

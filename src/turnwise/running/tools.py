@@ -54,7 +54,7 @@ from turnwise.running.working_call import (
 from turnwise.turn.config import ChildReport, ResumeTerms, ToolErrors, ToolOffer, TurnResult
 from turnwise.turn.events import PlannedCall
 from turnwise.turn.outcomes import NO_TIME, TURNS_TIME
-from turnwise.vocab import ToolCall, ToolResult, WithOldNames
+from turnwise.vocab import HintedFields, ToolCall, ToolResult
 
 # What became of a call whose process has died, by the tool's own `reconcile`.
 
@@ -219,7 +219,7 @@ class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
     without_policy: Literal["never", "asked", "always"] = "never"
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True, metaclass=WithOldNames):
+class Tool(msgspec.Struct, frozen=True, kw_only=True, metaclass=HintedFields):
     """A tool with its implementation, for programs that make tools themselves. `@tool` is simpler.
 
     - `function` takes the decoded arguments (free-form tools: `{"input": text}`). It returns text, a value that JSON can

@@ -22,6 +22,7 @@ from turnwise.vocab import (
     Cache,
     FamilyTraits,
     Fault,
+    HintedFields,
     Message,
     OutputSchema,
     Repair,
@@ -74,7 +75,7 @@ class AskOrigin(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = ""
 
 
-class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """The answer to one ask.
 
     - `call_id` is the id of the ask's call.

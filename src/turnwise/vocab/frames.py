@@ -9,11 +9,11 @@ A non-streamed body is decoded into the same frames (mostly `PartDone`), so a bo
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-from turnwise.vocab.parts import Citation, Message, Opaque, Part, Text
+from turnwise.vocab.parts import Citation, HintedFields, Message, Opaque, Part, Text
 
 # Why a response ended, why a turn ended, and what went wrong: closed sets of words.
 
@@ -408,21 +408,7 @@ class OutputSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
-class WithOldNames(msgspec.StructMeta):
-    """The class of a struct whose fields have other names elsewhere (`_elsewhere`): a call with one raises TypeError with the
-    field's name."""
-
-    if not TYPE_CHECKING:  # type checkers take the struct's own fields
-
-        def __call__(cls, *values: object, **fields: object) -> object:  # noqa: N805 (a class of classes)
-            for name in fields.keys() & cls._elsewhere.keys():
-                raise TypeError(
-                    f"`{name}` is no field of `{cls.__name__}`: give `{cls.__name__}({cls._elsewhere[name]}=...)`"
-                )
-            return super().__call__(*values, **fields)
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=WithOldNames):
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """Sampling and output limits. None leaves the provider's default.
 
     - `max_output_tokens` counts everything that is generated, reasoning included.

@@ -5,9 +5,10 @@ A field that they do not have is an error where they are read: it is a newer tur
 said.
 """
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal, cast, final
+from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 import msgspec
 
@@ -153,6 +154,25 @@ Part = Text | Reasoning | Refusal | File | ToolCall | ToolResult | ProviderItem
 
 Role = Literal["system", "user", "assistant", "tool"]
 """`tool` messages hold tool results only. `system` inside `Request.messages` is an instruction in mid-conversation."""
+
+
+class HintedFields(msgspec.StructMeta):
+    """The class of a struct that programs make: a call with a field that it does not have raises TypeError with the right one.
+    `_elsewhere` has other libraries' names of its fields, and earlier ones."""
+
+    _elsewhere: Mapping[str, str] = {}
+
+    if not TYPE_CHECKING:  # type checkers take the struct's own fields
+
+        def __call__(cls, *values: object, **fields: object) -> object:  # noqa: N805 (a class of classes)
+            for name in fields:
+                if name in cls.__struct_fields__:
+                    continue
+                near = difflib.get_close_matches(name, cls.__struct_fields__, n=1)
+                meant = cls._elsewhere.get(name) or next(iter(near), "")
+                hint = f"Did you mean `{meant}`?" if meant else f"Its fields are: {', '.join(cls.__struct_fields__)}"
+                raise TypeError(f"`{name}` is no field of `{cls.__name__}`. {hint}")
+            return super().__call__(*values, **fields)
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
