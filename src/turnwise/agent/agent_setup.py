@@ -51,7 +51,7 @@ from turnwise.rules.permissions import KnownTool, PermissionKind, PermissionRule
 from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.reservations import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.rules.retries import RetryPolicy
-from turnwise.running.approvals import Approver
+from turnwise.running.approvals import Approver, Asking
 from turnwise.running.hooks import Hooks, check_hooks
 from turnwise.running.runner_config import Safety, StepPreparer
 from turnwise.running.tools import Tool
@@ -60,6 +60,7 @@ from turnwise.telemetry.telemetry import Telemetry
 from turnwise.turn.config import (
     ALLOW_EFFECT,
     MAX_STEPS,
+    Approval,
     Deadlines,
     Effect,
     ScriptLimits,
@@ -249,11 +250,16 @@ def check_approver(approver: Approver | None, *, policies: Iterable[Policy | Non
             f"`approver` is never asked{about}: without a `policy` every tool that is `allowed` runs unasked. Give the agent "
             "`policy=Policy(attended=True)`, or leave the approver out"
         )
-    outcome = "allowed" if own.unattended == "allow" else "denied"
+    outcome = {"allow": "allowed", "deny": "denied", "later": "left for later"}[own.unattended]
     raise CallerError(
         f"`approver` is never asked: the policy is not attended, so what it would be asked about is {outcome} at once. Give "
         "the agent a policy with `attended=True`, or leave the approver out"
     )
+
+
+async def leave_for_later(asking: Asking) -> Sequence[Approval]:
+    """The approver of an agent with `Policy(unattended="later")`: the run ends as `waiting`."""
+    return [Approval(call_id=ask.call.id, verdict="later", by="default") for ask in asking.asks]
 
 
 def hinting(config: TurnConfig) -> TurnConfig:
@@ -462,6 +468,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
 def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
     """Check the options and set the agent up. Its key may still be missing (`AgentSetup.with_key`). Raises UnknownModel, BadTool
     or another CallerError."""
+    options = _asking_later(options)
     at = as_model(options.get("model", ""))
     model, endpoint = read_model(at.name), endpoint_of(at, is_key_needed=False)
     if at.extra:
@@ -503,6 +510,17 @@ def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
     if not may_ask(made.toolsets):
         check_approver(made.safety.approver, policies=made.policies(), tools=made.tools)
     return made
+
+
+def _asking_later(options: AgentOptions) -> AgentOptions:
+    """The options with an approver that leaves every ask for later, if the policy wants that and there is no other."""
+    policy, safety = options.get("policy"), options.get("safety", {})
+    if policy is None or policy.unattended != "later" or safety.get("approver") is not None:
+        return options
+    asking = options.copy()
+    asking["policy"] = msgspec.structs.replace(policy, attended=True)
+    asking["safety"] = {**safety, "approver": leave_for_later}
+    return asking
 
 
 def _budget_of(options: AgentOptions) -> Budget | None:
