@@ -246,6 +246,23 @@ async def test_an_override_holds_inside_its_block_and_in_sub_agents() -> None:
     assert (len(above.asked), len(below.asked)) == (2, 1), "a sub-agent's own override goes before that from above"
 
 
+def test_an_override_lets_a_broken_tool_fail_the_test() -> None:
+    """Issue 44: a program's agent tells its model of a broken tool; its test wants the exception, of a sub-agent's tool too."""
+
+    @tool
+    def broken() -> str:
+        """Break."""
+        raise ZeroDivisionError
+
+    below = Agent(ScriptedModel([call("broken"), "Sorry."] * 2), tools=[broken]).as_tool("below", "Breaks.")
+    agent = Agent(ScriptedModel([call("below", prompt="Go."), "Sorry."] * 2), tools=[below])
+    assert agent.run_sync("Go.").text == "Sorry."
+    with agent.override(tool_errors="raise"), pytest.raises(ZeroDivisionError):
+        agent.run_sync("Go.")
+    with pytest.raises(CallerError, match="`tool_errors` must be"), agent.override(tool_errors="raised"):  # pyright: ignore
+        pass
+
+
 async def test_tasks_side_by_side_have_overrides_of_their_own() -> None:
     """Proves: an override is of its context. A run that began inside keeps it after the block; another task never sees it."""
     agent = Agent(ScriptedModel(["Real."]))
