@@ -44,7 +44,7 @@ NODES = {
     "relay": 19_300,
     "replay": 8_600,
     "rules": 36_700,
-    "running": 20_700,
+    "running": 20_800,
     "settings": 6_800,
     "telemetry": 3_800,
     "terminal": 41_400,

@@ -244,8 +244,8 @@ class Agent(Generic[Deps, Output]):
 
         Every run that begins in the block has what you give, also in tasks that begin there; other tasks do not see it.
         `model` is asked by the agent and all of its sub-agents. `deps`, `tools` and `toolsets` are the agent's own: `tools`
-        replaces all of its tools, `toolsets` its toolsets alone. `tool_errors="raise"` makes a broken tool fail the test. An inner block replaces what an outer one gave. Raises
-        CallerError if a value is of the wrong kind.
+        replaces all of its tools, `toolsets` its toolsets alone. `tool_errors="raise"` makes a broken tool fail the test. An
+        inner block replaces what an outer one gave. Raises CallerError if a value is of the wrong kind.
         """
         if tool_errors is not None:
             check_values({"tool_errors": tool_errors})

@@ -418,9 +418,9 @@ def carrying(error: BaseException, result: RunResult[Any]) -> Exception:
     """The exception of a tool that has ended its run, with the run so far (`run_so_far`) and a note about it.
 
     What is no Exception (`sys.exit()` in a tool) is the cause of a ToolFault: raised as it is, it would end the program's event
-    loop, and every other run in it.
+    loop, and every other run in it. So is a StopIteration: no coroutine can raise one.
     """
-    if not isinstance(error, Exception):
+    if not isinstance(error, Exception) or isinstance(error, StopIteration):
         fault = ToolFault(f"a tool raised {type(error).__name__}")
         fault.__cause__ = error
         error = fault

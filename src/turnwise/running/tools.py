@@ -32,6 +32,7 @@ from turnwise.running.run_context import (
 )
 from turnwise.running.tool_output import (
     FailedCall,
+    cancelled_itself,
     class_name,
     error_result,
     failure_of,
@@ -569,10 +570,10 @@ class ToolRun:
         stopped."""
         try:
             result = await self._call(function, planned)
-        except asyncio.CancelledError:  # nothing else can be raised here
+        except asyncio.CancelledError as error:  # nothing else can be raised here
             if over.done():
                 return None
-            result = _cancelled_itself(planned.call)
+            result = cancelled_itself(planned.call, error)
         if not over.done():
             if isinstance(result, FailedCall):
                 self._failed[planned.call.id] = result
@@ -607,11 +608,11 @@ class ToolRun:
             if _is_large(value):  # a model's own serialiser may be slow, and other work waits for the loop
                 return await in_thread(functools.partial(self._result_of, call, value), name=THREAD)
             return self._result_of(call, value)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return _cancelled_itself(call)
+            return cancelled_itself(call, error)
         except BaseException as error:  # noqa: BLE001 (see `failure_of`)
             return failure_of(call, error)
 
@@ -622,14 +623,10 @@ class ToolRun:
                 self._around.enter()
             value = function(arguments)
             return value if inspect.isawaitable(value) else self._result_of(call, value)
-        except asyncio.CancelledError:
-            return _cancelled_itself(call)
+        except asyncio.CancelledError as error:
+            return cancelled_itself(call, error)
         except BaseException as error:  # noqa: BLE001 (see `failure_of`)
             return failure_of(call, error)
-
-
-def _cancelled_itself(call: ToolCall) -> ToolResult:
-    return error_result(call, f"`{call.name}` cancelled itself")
 
 
 def _is_large(value: object) -> bool:
