@@ -32,7 +32,7 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 28_000,
+    "agent": 28_100,
     "assembly": 38_000,
     "base": 7_700,
     "coding_agent": 17_500,

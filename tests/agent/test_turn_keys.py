@@ -120,6 +120,9 @@ async def test_a_cancelled_task_leaves_its_turn(journal: Journal, till: Till) ->
     assert (result.text, result.stop_reason, till.paid) == ("Done.", StopReason.ANSWERED, [1, 200])
     first, second = results_in(result.history)
     assert first == "paid 1" and UNKNOWN in second
+    read = await agent.run("Pay.", session="s", key="k")
+    for one in (result, read):
+        assert [made.arguments for made in one.unknown_calls] == ['{"sum":200}'], "also for who reads the record"
 
 
 @pytest.mark.promise("run:task-is-not-turn")
@@ -130,7 +133,7 @@ async def test_a_tool_that_ends_in_its_second_is_known(tmp_path: Path, till: Til
         agent, _ = agent_over(journal, [[call("pay", sum=200)], "Done."], tools=[till.tool])
         await left_in_mid_call(agent, till, session="s", key="k")
         result = await agent.run("Pay.", session="s", key="k")
-    assert results_in(result.history) == ["paid 200"] and till.paid == [200]
+    assert results_in(result.history) == ["paid 200"] and till.paid == [200] and result.unknown_calls == ()
 
 
 @pytest.mark.promise("run:task-is-not-turn")
