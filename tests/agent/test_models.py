@@ -13,14 +13,22 @@ import turnwise
 from tables import each
 from turnwise import (
     Agent,
+    Approval,
     CallerError,
+    Deadlines,
     Journal,
     MissingKey,
     Model,
     ModelLimits,
+    PermissionRule,
+    Policy,
+    RetryPolicy,
     RunContext,
+    ScriptLimits,
     Settings,
+    StepChanges,
     Subagents,
+    Tool,
     ToolSpec,
     UnknownOption,
     tool,
@@ -128,6 +136,20 @@ def test_a_name_of_another_library_raises_with_the_line_to_write() -> None:
         made(temprature=3)
     with pytest.raises(TypeError, match="Its fields are: max_output_tokens, temperature"):
         made(xyz=3)
+    for kind in (
+        Approval,
+        Deadlines,
+        ModelLimits,
+        PermissionRule,
+        Policy,
+        RetryPolicy,
+        ScriptLimits,
+        StepChanges,
+        Tool,
+    ):
+        field = kind.__struct_fields__[-1]
+        with pytest.raises(TypeError, match=f"`{field}z` is no field of `.*`. Did you mean `{field}`"):
+            kind(**{f"{field}z": None})
     result: Any = Agent(ScriptedModel(["Hello."])).run_sync("Go.")
     for name, fix in ELSEWHERE.items():
         with pytest.raises(AttributeError) as caught:

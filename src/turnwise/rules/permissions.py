@@ -52,7 +52,7 @@ RANK: dict[PermissionKind, int] = {"allow": 0, "ask": 1, "deny": 2}
 RuleSource = Literal["default", "user", "project", "session", "command line"]
 
 
-class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """A rule that allows, asks about or denies calls.
 
     - `verdict`: `allow`, `ask` or `deny`.

@@ -204,7 +204,7 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     script: bool = False  # its calls are programs that call the other tools; the argument `program` is the text
 
 
-class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """How long turnwise waits, in seconds.
 
     - `connect_s`: for a connection.
@@ -237,7 +237,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 ToolErrors = Literal["told", "raise"]
 
 
-class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """How much one program of the model may use.
 
     - `cpu_s`: seconds of computing. `wall_s`: seconds in all, without the wait for a person's answer. `sleep_s`:
