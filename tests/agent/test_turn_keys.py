@@ -18,7 +18,15 @@ from flat_agents import flat_agent
 from turnwise import Agent, Journal, RunFinished, Subagents, ToolSpec, ToolStarted, tool
 from turnwise.agent.resume_lookup import folded
 from turnwise.agent.runs import run_so_far
-from turnwise.errors import CallerError, KeyReused, NothingToResume, RunFailed, SessionBusy, SessionLeft
+from turnwise.errors import (
+    CallerError,
+    KeyReused,
+    NothingToResume,
+    ProviderFault,
+    RunFailed,
+    SessionBusy,
+    SessionLeft,
+)
 from turnwise.journal.stores import WouldWait
 from turnwise.journal.turn_keys import as_message
 from turnwise.testing import Reply, ScriptedModel, ScriptedTransport, Stall, call
@@ -172,6 +180,9 @@ async def test_a_cancelled_task_leaves_its_turn(journal: Journal, till: Till) ->
     assert (result.text, result.stop_reason, till.paid) == ("Done.", StopReason.ANSWERED, [1, 200])
     first, second = results_in(result.history)
     assert first == "paid 1" and UNKNOWN in second
+    read = await agent.run("Pay.", session="s", key="k")
+    for one in (result, read):
+        assert [made.arguments for made in one.unknown_calls] == ['{"sum":200}'], "also for who reads the record"
 
 
 @pytest.mark.promise("run:task-is-not-turn")
@@ -182,7 +193,7 @@ async def test_a_tool_that_ends_in_its_second_is_known(tmp_path: Path, till: Til
         agent, _ = agent_over(journal, [[call("pay", sum=200)], "Done."], tools=[till.tool])
         await left_in_mid_call(agent, till, session="s", key="k")
         result = await agent.run("Pay.", session="s", key="k")
-    assert results_in(result.history) == ["paid 200"] and till.paid == [200]
+    assert results_in(result.history) == ["paid 200"] and till.paid == [200] and result.unknown_calls == ()
 
 
 @pytest.mark.promise("run:task-is-not-turn")
@@ -512,6 +523,26 @@ async def test_events_and_text_of_a_run(tmp_path: Path) -> None:
     run = agent.start("Hi.")
     events = [event async for event in run.events()]
     assert isinstance(events[-1], RunFinished) and events[-1].result is await run and run.so_far is await run
+
+
+@pytest.mark.promise("run:key")
+async def test_a_run_that_reads_the_record_has_its_text_once(journal: Journal, till: Till) -> None:
+    """Proves: a client that comes back, and one that waited, get the whole answer (it was empty, issue 44); a failed provider's
+    words are still no text."""
+    till.gate.set()
+    down = Fault(kind=FaultKind.BAD_REQUEST, message="No.", status=400)
+    agent, _ = agent_over(journal, [call("pay", sum=101), "Paid.", down], tools=[till.tool])
+
+    async def read(key: str) -> list[str]:
+        return [text async for text in agent.start("Pay.", session="s", key=key).text()]
+
+    live, waited = await asyncio.gather(read("k"), read("k"))
+    assert ("".join(live), waited, await read("k")) == ("Paid.", ["Paid."], ["Paid."])
+    async with agent.stream("Pay.", session="s", key="k") as stream:
+        assert [text async for text in stream.text()] == ["Paid."] and [text async for text in stream.text()] == []
+    for _ in range(2):
+        with pytest.raises(ProviderFault):
+            await read("failed")
 
 
 @pytest.mark.promise("run:task-is-not-turn", "bill:wire")

@@ -83,7 +83,9 @@ class KeyedRun:
                     resumed = resume(options=self._resume_options(), turn_id=found.turn_id)
                     return await self._with_news(resumed)
                 if found.state == "ended":
-                    return await self._journal.beside(partial(self._recorded, found))
+                    recorded = await self._journal.beside(partial(self._recorded, found))
+                    self._control.untold = recorded.shown_text
+                    return recorded
             except (KeyTaken, NothingToResume):
                 changes += 1  # somebody was faster: look again, at first at once
                 if changes < LOOKS_AT_ONCE:

@@ -218,7 +218,7 @@ class ToolAsks:
         tell: Watch,
     ) -> None:
         self._approver = approver if policy is None or policy.attended else None
-        self._unattended = "deny" if policy is None else policy.unattended
+        self._unattended = "allow" if policy is not None and policy.unattended == "allow" else "deny"
         self._ask_s, self._clock, self._path, self._scrub, self._tell = ask_s, clock, path, scrub, tell
         self._origin = AskOrigin(turn_id=turn_id, folder="" if policy is None else policy.workspace)
 
