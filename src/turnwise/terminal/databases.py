@@ -199,13 +199,19 @@ def submit_command(
 
         wishes = TurnWishes(model=model, instructions=instructions, effects=effects or None, most=settings)
         found = queue.submit(
-            prompt, agent=agent, session=session, priority=priority, needs=needs, wishes=wishes, labels=_labels(labels)
+            prompt,
+            agent=agent,
+            session=session,
+            priority=priority,
+            needs=needs,
+            wishes=wishes,
+            labels=labels_given(labels),
         )
         text = msgspec.json.encode({"session": found}).decode() if as_json else found
         sys.stdout.write(f"{text}\n")
 
 
-def _labels(given: Sequence[str]) -> dict[str, str]:
+def labels_given(given: Sequence[str]) -> dict[str, str]:
     """Labels of the form `user=42`. Raises Failure for a label without a name, and for a name that occurs twice."""
     labels = dict[str, str]()
     for one in given:

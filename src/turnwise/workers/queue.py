@@ -37,7 +37,19 @@ from turnwise.running.resumption import MOST_TRIES
 from turnwise.vocab.file_names import is_text
 from turnwise.workers import statements
 from turnwise.workers.open_asks import AskedElsewhere, listed_as, read_answers, read_asked, write_text
-from turnwise.workers.turn_status import NO_WISHES, TurnStatus, TurnWishes, status_of, write_wishes
+from turnwise.workers.turn_status import (
+    ALL_TURNS,
+    ENDED,
+    NO_WISHES,
+    STATES,
+    QueueTotals,
+    TurnFilter,
+    TurnStatus,
+    TurnWishes,
+    status_of,
+    totals_of,
+    write_wishes,
+)
 
 # How workers hear that a session may have a turn to run.
 #
@@ -87,6 +99,13 @@ TOO_LONG = f"its prompt, or what it may have at most, has more than {LONGEST:,} 
 MOST_NUMBERS = 100  # tried in a row for one turn
 LONGEST_ASK_S = 10 * 365 * 86_400.0
 Result = TypeVar("Result")
+
+
+def _values_of(only: TurnFilter) -> dict[str, Any]:
+    if only.state not in ("", *STATES):
+        raise CallerError(f"`state` must be one of {', '.join(STATES)}, not `{only.state}`")
+    labels = read_labels(only.labels)
+    return {"state": only.state, "agent": only.agent, "names": [*labels], "texts": [*labels.values()]}
 
 
 class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,17 +341,34 @@ class TurnQueue:
 
         return self.attempt(write)
 
-    def status(self, session: str = "", *, limit: int = MOST_SHOWN) -> list[TurnStatus]:
-        """The turns that were submitted, the latest first, at most `limit` of them. Raises CallerError for an impossible session
-        id and for an invalid limit."""
+    def status(self, session: str = "", *, limit: int = MOST_SHOWN, only: TurnFilter = ALL_TURNS) -> list[TurnStatus]:
+        """The turns that were submitted, the latest first, at most `limit` of them. A filter without a state chooses among the
+        turns that have not ended. Raises CallerError for an impossible session id, for an invalid limit or state, and for a
+        session beside a filter."""
         check_session_id(session)
         if not 0 < limit <= MOST_ROWS:
             raise CallerError(f"`limit` must be from 1 to {MOST_ROWS:,}, not {limit}")
+        if session and only != ALL_TURNS:
+            raise CallerError("give a session, or a state, agent and labels, and not both")
+        values = {**_values_of(only), "session": session, "limit": limit, "longest": LONGEST}
 
         def read(connection: BoundedConnection) -> list[TurnStatus]:
             statement = statements.STATUS_OF_ONE if session else statements.STATUS_OF_ALL
-            rows = connection.execute(statement, {"session": session, "limit": limit, "longest": LONGEST}).fetchall()
-            return [status_of(row) for row in rows]
+            if only != ALL_TURNS:
+                statement = statements.STATUS_OF_ENDED if only.state == ENDED else statements.STATUS_OF_OPEN
+                connection.execute(statements.BY_PARTIAL_INDEX)
+            return [status_of(row) for row in connection.execute(statement, values).fetchall()]
+
+        return self.attempt(read)
+
+    def totals(self, *, only: TurnFilter = ALL_TURNS) -> QueueTotals:
+        """How many turns wait and run, and the workers. Turns that have ended are neither counted nor read."""
+        values = {**_values_of(only), "limit": MOST_SHOWN}
+
+        def read(connection: BoundedConnection) -> QueueTotals:
+            connection.execute(statements.BY_PARTIAL_INDEX)
+            turns = connection.execute(statements.TOTALS, values).fetchall()
+            return totals_of(turns, workers=connection.execute(statements.WORKERS, values).fetchall())
 
         return self.attempt(read)
 

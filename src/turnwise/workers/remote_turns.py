@@ -8,7 +8,7 @@ All raise JournalFailed if the database fails.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
@@ -18,13 +18,14 @@ from turnwise.errors import CallerError
 from turnwise.journal.session_rows import NO_LABELS, Labels
 from turnwise.settings.options import RunSettings, rows_of_limits
 from turnwise.turn.config import Approval, Effect
+from turnwise.workers.turn_status import QueueTotals, TurnFilter, TurnStatus, TurnWishes
 
 if TYPE_CHECKING:  # both need psycopg
     from turnwise.workers.ask_answers import OpenAsks
     from turnwise.workers.queue import TurnQueue
-    from turnwise.workers.turn_status import TurnStatus
 
 Result = TypeVar("Result")
+TurnState = Literal["queued", "running", "waiting", "ended"]
 MOST_SHOWN = 1000
 
 
@@ -49,9 +50,6 @@ async def submit_turn(
     and `limits` (`{"max_cost": 0.20, "max_steps": 5}`, as on the command line) can only narrow what the agent may do. Raises
     CallerError if the session does not exist or has other labels.
     """
-    require_extras("postgres")
-    from turnwise.workers.turn_status import TurnWishes
-
     known = {row.name for row in rows_of_limits()}
     if strange := [name for name in limits if name not in known]:
         raise CallerError(f"`limits` has no `{strange[0]}`: give some of {', '.join(sorted(known))}")
@@ -77,9 +75,31 @@ async def submit_turn(
     )
 
 
-async def turn_status(dsn: str, session: str = "", *, limit: int = MOST_SHOWN) -> "list[TurnStatus]":
-    """The turns that were submitted (to one session), the latest first, and what each waits for."""
-    return await _with_queue(dsn, lambda queue: queue.status(session, limit=limit))
+async def turn_status(
+    dsn: str,
+    session: str = "",
+    *,
+    limit: int = MOST_SHOWN,
+    state: TurnState | None = None,
+    agent: str = "",
+    labels: Labels = NO_LABELS,
+) -> list[TurnStatus]:
+    """The turns that were submitted (to one session), the latest first, and what each waits for.
+
+    Without a session, `state`, `agent` and `labels` choose among all turns. With an agent or labels and no state, only turns that
+    have not ended are looked at.
+    """
+    only = TurnFilter(state=state or "", agent=agent, labels=labels)
+    return await _with_queue(dsn, lambda queue: queue.status(session, limit=limit, only=only))
+
+
+async def queue_totals(
+    dsn: str, *, state: TurnState | None = None, agent: str = "", labels: Labels = NO_LABELS
+) -> QueueTotals:
+    """How many turns wait and run, by agent and state, and which workers run them. Turns that have ended are not read, so their
+    number costs nothing."""
+    only = TurnFilter(state=state or "", agent=agent, labels=labels)
+    return await _with_queue(dsn, lambda queue: queue.totals(only=only))
 
 
 async def cancel_turns(dsn: str, session: str) -> int:

@@ -177,7 +177,42 @@ select turn.session, turn.status, turn.agent, turn.priority, turn.needs, turn.ow
         order by last.number desc limit 1), '') = 'waiting',
     exists (select 1 from worker where until > clock_timestamp() and turn.agent = any(agents)),
     exists (select 1 from worker where until > clock_timestamp() and turn.agent = any(agents) and turn.needs <@ offers)
-from turn where turn.agent is not null and {}
-order by turn.created desc, turn.number desc limit %(limit)s"""
-STATUS_OF_ONE: LiteralString = _STATUS.format("turn.session = %(session)s")
-STATUS_OF_ALL: LiteralString = _STATUS.format("true")
+from {} order by turn.created desc, turn.number desc limit %(limit)s"""
+STATUS_OF_ONE: LiteralString = _STATUS.format("turn where turn.agent is not null and turn.session = %(session)s")
+STATUS_OF_ALL: LiteralString = _STATUS.format("turn where turn.agent is not null")
+
+_MATCHES: LiteralString = """
+turn.agent is not null and (%(agent)s::text = '' or turn.agent = %(agent)s) and (
+    cardinality(%(names)s::text[]) = 0 or not exists (
+        select 1 from unnest(%(names)s::text[], %(texts)s::text[]) as wanted (name, label) where label is distinct from
+            (select cast(labels as json) ->> wanted.name from session where session.id = turn.session)))"""
+
+# Each part reads the partial index of its state. Without an index for the whole, a database would read all finished turns.
+_OPEN: LiteralString = f"""
+select number, created, agent, status, session from turn where turn.status = 'queued' and {_MATCHES}
+union all select number, created, agent, status, session from turn where turn.status = 'running' and {_MATCHES}
+union all select number, created, agent, status, session from turn where turn.status = 'waiting' and {_MATCHES}"""
+STATUS_OF_OPEN: LiteralString = _STATUS.format(f"""(
+    select number from ({_OPEN}) open_turn where %(state)s::text in ('', status)
+    order by created desc, number desc limit %(limit)s
+) latest join lateral (select * from turn where turn.number = latest.number offset 0) turn on true""")
+STATUS_OF_ENDED: LiteralString = _STATUS.format(
+    f"turn where turn.status not in ('queued', 'running', 'waiting') and {_MATCHES}"
+)
+BY_PARTIAL_INDEX: LiteralString = "select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+
+# A row for each agent and state, and one for each agent without a state: how many of its sessions a worker could serve now, or
+# serves. A session runs one turn at a time, and none while it waits for a person.
+TOTALS: LiteralString = f"""
+select agent, status, count(*), greatest(0, extract(epoch from clock_timestamp())::double precision - min(created)),
+    count(distinct session) filter (where session not in (select session from turn asking where asking.status = 'waiting'))
+from ({_OPEN}) open_turn where %(state)s::text in ('', status) group by grouping sets ((agent, status), (agent))
+order by count(*) desc, agent limit %(limit)s"""
+
+WORKERS: LiteralString = """
+select worker.name, worker.agents, worker.offers,
+    coalesce(array_agg(turn.session order by turn.number) filter (where turn.number is not null), '{}')
+from worker left join turn on turn.status = 'running' and turn.owner = worker.name
+    and turn.lease_until >= statement_timestamp()
+where worker.until > clock_timestamp() and (%(agent)s::text = '' or %(agent)s = any(worker.agents))
+group by worker.name order by worker.name limit %(limit)s"""

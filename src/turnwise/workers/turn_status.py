@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from turnwise.errors import TurnRefused
+from turnwise.journal.session_rows import NO_LABELS, Labels
 from turnwise.settings.options import RunSettings, rows_of_limits
 from turnwise.turn.config import Effect
 from turnwise.workers.open_asks import ShownAsk, read_answers, read_asked, shown_asks, shown_below
@@ -32,6 +33,68 @@ class TurnStatus(msgspec.Struct, frozen=True, kw_only=True):
     asks: tuple[ShownAsk, ...] = ()
     asks_folder: str = ""
     asks_until: float | None = None
+
+
+ENDED = "ended"
+STATES = ("queued", "running", "waiting", ENDED)  # by which turns are chosen
+
+
+class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Turns of that agent, in that state, and of sessions with these labels; "" and no labels: all of them."""
+
+    state: str = ""
+    agent: str = ""
+    labels: Labels = NO_LABELS
+
+
+ALL_TURNS = TurnFilter()
+
+
+class OpenTurns(msgspec.Struct, frozen=True):
+    """How many turns of an agent are in a state. `oldest_s`: the seconds since the oldest of them was submitted."""
+
+    agent: str
+    state: str
+    turns: int
+    oldest_s: float
+
+
+class RunningWorker(msgspec.Struct, frozen=True):
+    """A worker with a lease, and the sessions whose turns it runs."""
+
+    name: str
+    agents: tuple[str, ...]
+    offers: tuple[str, ...]
+    sessions: tuple[str, ...]
+
+
+class QueueTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """The turns that have not ended, and the workers.
+
+    `depth` is, by agent, how many sessions a worker serves or could serve now: as many turns can run at once. A session runs one
+    turn at a time, and none while it waits for a person. It is what an autoscaler compares with the workers' concurrency.
+    """
+
+    turns: tuple[OpenTurns, ...]
+    depth: dict[str, int]
+    workers: tuple[RunningWorker, ...]
+
+
+def totals_of(turns: Sequence[Sequence[Any]], *, workers: Sequence[Sequence[Any]]) -> QueueTotals:
+    """The totals in these rows. As in `status_of`, a row may hold anything."""
+    return QueueTotals(
+        turns=tuple(
+            [
+                OpenTurns(_shown(agent), _shown(state), count, oldest_s)
+                for agent, state, count, oldest_s, _ in turns
+                if state is not None
+            ]
+        ),
+        depth={_shown(agent): depth for agent, state, _, _, depth in turns if state is None},
+        workers=tuple(
+            [RunningWorker(_shown(name), *[tuple(map(_shown, one)) for one in more]) for name, *more in workers]
+        ),
+    )
 
 
 A_PERSON = "a person's answer"
