@@ -109,6 +109,7 @@ if TYPE_CHECKING:
         cancel_turns,
         open_asks,
         queue_totals,
+        retry_turns,
         submit_turn,
         turn_status,
     )
@@ -212,6 +213,7 @@ _ROOMS = {
         "cancel_turns",
         "open_asks",
         "queue_totals",
+        "retry_turns",
         "submit_turn",
         "turn_status",
     ),
@@ -344,6 +346,7 @@ __all__ = [
     "prefixed",
     "queue_totals",
     "read_prices",
+    "retry_turns",
     "run_so_far",
     "submit_turn",
     "tool",

@@ -43,9 +43,11 @@ from turnwise.workers.turn_status import (
     NO_WISHES,
     STATES,
     QueueTotals,
+    RetriedTurn,
     TurnFilter,
     TurnStatus,
     TurnWishes,
+    retried_turn,
     status_of,
     totals_of,
     write_wishes,
@@ -340,6 +342,21 @@ class TurnQueue:
             return queued + running
 
         return self.attempt(write)
+
+    def retry(self, session: str) -> RetriedTurn:
+        """Queue the session's last turn again, if it failed. Raises CallerError, with the reason, if it cannot run again."""
+        check_session_id(session)
+
+        def write(connection: BoundedConnection) -> RetriedTurn:
+            connection.execute("select labels from session where id = %s for update", (session,))
+            row = connection.execute(statements.LAST_BEGUN, {"session": session}).fetchone()
+            retried = retried_turn(row, session=session)
+            values = {"turn": self._ids.new(), "now": self._clock.now(), "number": row and row[0]}
+            connection.execute(statements.AGAIN, values)
+            ring(connection, session=session)
+            return retried
+
+        return self._numbered(write)
 
     def status(self, session: str = "", *, limit: int = MOST_SHOWN, only: TurnFilter = ALL_TURNS) -> list[TurnStatus]:
         """The turns that were submitted, the latest first, at most `limit` of them. A filter without a state chooses among the

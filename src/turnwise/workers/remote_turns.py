@@ -1,4 +1,5 @@
-"""Turns that workers run, from a program on any machine: the functions behind `turnwise submit`, `status`, `answer` and `cancel`.
+"""Turns that workers run, from a program on any machine: the functions behind `turnwise submit`, `status`, `answer`, `cancel`
+and `retry`.
 `follow` is `turnwise.watch_session`.
 
 Each opens a connection to the journal's database (`dsn`: `postgresql://USER@HOST/DATABASE`) and closes it, beside the event loop.
@@ -18,7 +19,7 @@ from turnwise.errors import CallerError
 from turnwise.journal.session_rows import NO_LABELS, Labels
 from turnwise.settings.options import RunSettings, rows_of_limits
 from turnwise.turn.config import Approval, Effect
-from turnwise.workers.turn_status import QueueTotals, TurnFilter, TurnStatus, TurnWishes
+from turnwise.workers.turn_status import QueueTotals, RetriedTurn, TurnFilter, TurnStatus, TurnWishes
 
 if TYPE_CHECKING:  # both need psycopg
     from turnwise.workers.ask_answers import OpenAsks
@@ -105,6 +106,16 @@ async def queue_totals(
 async def cancel_turns(dsn: str, session: str) -> int:
     """Cancel the session's turns. Returns how many end: waiting turns at once, a running one when its worker hears of it."""
     return await _with_queue(dsn, lambda queue: queue.cancel(session))
+
+
+async def retry_turns(dsn: str, session: str) -> RetriedTurn:
+    """Let a worker run the session's last turn again, if it failed. Returns how it had ended.
+
+    A turn has failed if its provider failed (`provider_failed`), if five workers in a row died of it, or if its agent or a tool
+    raised an exception. A new turn with the same prompt and the same limits begins, before the later turns of the session. The
+    model sees what the failed turn has done. Raises CallerError if there is no such turn, or if it waits already to run again.
+    """
+    return await _with_queue(dsn, lambda queue: queue.retry(session))
 
 
 async def open_asks(dsn: str, session: str) -> "OpenAsks":

@@ -150,6 +150,20 @@ FAIL: LiteralString = """
 update turn set status = 'lost', finished = %(now)s, complete = 0, problem = %(problem)s
 where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost')"""
 
+# The last turn of a session that has begun, and whether it is in the line again already.
+LAST_BEGUN: LiteralString = """
+select turn.number, turn.status, turn.stop_reason, turn.problem, turn.agent, exists (
+    select 1 from turn again where again.session = turn.session and again.status = 'queued'
+        and again.place = coalesce(turn.place, turn.number)
+) from turn where turn.session = %(session)s and turn.status not in ('queued', 'accepted')
+order by turn.number desc limit 1"""
+
+# A new turn that asks the same. It stands where the failed one stood, so before the later turns of its session.
+AGAIN: LiteralString = """
+insert into turn (id, session, status, epoch, owner, created, agent, priority, needs, prompt, wishes, place)
+select %(turn)s, session, 'queued', 0, '', %(now)s, agent, priority, needs, prompt, wishes, coalesce(place, number)
+from turn where number = %(number)s"""
+
 END_CANCELLED: LiteralString = """
 update turn set status = 'done', finished = %(now)s, stop_reason = 'cancelled', complete = 0 where number = %(number)s"""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from turnwise.errors import TurnRefused
+from turnwise.errors import CallerError, TurnRefused
 from turnwise.journal.session_rows import NO_LABELS, Labels
 from turnwise.settings.options import RunSettings, rows_of_limits
 from turnwise.turn.config import Effect
@@ -48,6 +48,18 @@ class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALL_TURNS = TurnFilter()
+
+
+FAILURES = ("provider_failed", "given_up", "tool_failed")  # stop reasons after which a turn can run again
+
+
+class RetriedTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed turn that runs again, and how it had ended: `stop_reason`, or else the `problem`."""
+
+    session: str
+    agent: str
+    stop_reason: str | None
+    problem: str | None
 
 
 class OpenTurns(msgspec.Struct, frozen=True):
@@ -94,6 +106,22 @@ def totals_of(turns: Sequence[Sequence[Any]], *, workers: Sequence[Sequence[Any]
         workers=tuple(
             [RunningWorker(_shown(name), *[tuple(map(_shown, one)) for one in more]) for name, *more in workers]
         ),
+    )
+
+
+def retried_turn(row: Sequence[Any] | None, *, session: str) -> RetriedTurn:
+    """Raises CallerError, with the reason, if the turn of this row (`LAST_BEGUN`) cannot run again."""
+    if row is None:
+        raise CallerError(f"no turn of a session `{session}` has ended")
+    _, status, stop_reason, problem, agent, is_queued = row
+    has_failed = (status == "done" and stop_reason in FAILURES) or (status == "lost" and problem is not None)
+    if agent is None or not has_failed:
+        said = "was not submitted" if agent is None else f"has not failed (`{_shown(stop_reason or status)}`)"
+        raise CallerError(f"the last turn of session `{session}` {said}: submit a new turn")
+    if is_queued:
+        raise CallerError(f"the failed turn of session `{session}` waits already to run again")
+    return RetriedTurn(
+        session=session, agent=_shown(agent), stop_reason=_shown_or_none(stop_reason), problem=_shown_or_none(problem)
     )
 
 
