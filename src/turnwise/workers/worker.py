@@ -101,7 +101,9 @@ LOOK_S = 5.0  # how often it looks for turns without a ring
 SETTLE_S = 2.0  # for cancelled tasks
 
 Outcome = TypeVar("Outcome")
-Happening = Literal["ready", "claimed", "resumed", "ended", "handed_over", "asks", "refused", "lost", "failed", "waits"]
+Happening = Literal[
+    "ready", "metrics", "claimed", "resumed", "ended", "handed_over", "asks", "refused", "lost", "failed", "waits"
+]
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
