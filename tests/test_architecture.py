@@ -39,7 +39,7 @@ NODES = {
     "editors": 12_100,
     "endpoints": 11_200,
     "gateway": 13_400,
-    "journal": 21_500,
+    "journal": 21_800,
     "lab": 40_900,
     "relay": 19_300,
     "replay": 8_600,

@@ -23,6 +23,7 @@ from turnwise.journal.postgres.connection import (
     refuse_newer,
     version_of,
 )
+from turnwise.journal.postgres.news import TURNS
 from turnwise.journal.postgres.store import raise_explained
 from turnwise.journal.session_rows import (
     NO_LABELS,
@@ -59,18 +60,15 @@ from turnwise.workers.turn_status import (
 # another mechanism can replace this.
 
 
-CHANNEL = "turnwise_turns"
-
-
 def ring(connection: BoundedConnection, *, session: str = "") -> None:
     """All listeners hear it once the current transaction is committed."""
-    connection.execute("select pg_notify(%s, %s)", (CHANNEL, session))
+    connection.execute("select pg_notify(%s, %s)", (TURNS, session))
 
 
 def listen(connection: BoundedConnection) -> None:
     """The connection's socket becomes readable as soon as somebody rings."""
     connection.add_notify_handler(_forget)  # without a handler, psycopg keeps each of them
-    connection.execute(f"listen {CHANNEL}")
+    connection.execute(f"listen {TURNS}")
 
 
 def _forget(_: Notify) -> None:
@@ -324,9 +322,9 @@ class TurnQueue:
     def _failing(self, number: int, *, epoch: int, problem: str) -> dict[str, Any]:
         return {"number": number, "epoch": epoch, "problem": problem, "now": self._clock.now()}
 
-    def ring(self) -> None:
-        """Make waiting workers look for a turn."""
-        self.attempt(ring)
+    def ring(self, session: str) -> None:
+        """Make waiting workers look for a turn, and followers of the session look how it stands."""
+        self.attempt(lambda connection: ring(connection, session=session))
 
     def cancel(self, session: str) -> int:
         """Cancel the session's turns, and return how many end: waiting turns end at once, a running turn ends when its worker

@@ -313,7 +313,7 @@ class Worker:
             await self._left(claim, why="its journal failed", lease=lease)
             return
         self._say("ended", claim, text=result.stop_reason.value)
-        await self._try_to(self._queue.ring)  # the session's next turn may run
+        await self._try_to(lambda: self._queue.ring(claim.session))  # the session's next turn may run
 
     async def _left(self, claim: Claim, *, why: str, lease: TurnLease) -> None:
         """The turn has not ended, and continues as soon as a worker claims it."""
