@@ -32,28 +32,28 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 27_600,
+    "agent": 27_900,
     "assembly": 38_000,
     "base": 7_700,
     "coding_agent": 17_500,
     "editors": 12_100,
     "endpoints": 11_200,
     "gateway": 13_400,
-    "journal": 21_800,
+    "journal": 22_200,
     "lab": 40_900,
     "relay": 19_300,
-    "replay": 8_600,
+    "replay": 8_700,
     "rules": 36_700,
     "running": 20_700,
     "settings": 6_800,
     "telemetry": 3_800,
-    "terminal": 41_800,
+    "terminal": 42_000,
     "testing": 5_400,
     "tools": 49_900,
     "turn": 28_600,
     "vocab": 6_000,
     "wire": 75_000,
-    "workers": 7_500,
+    "workers": 8_000,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.
 PROGRAMS = {

@@ -3,17 +3,18 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 from turnwise.journal.journal import DATABASES, Journal, TurnRow
-from turnwise.replay.replayed_events import SessionEvent, SessionFollower
+from turnwise.replay.replayed_events import SessionEvent, SessionFollower, TextPiece
+from turnwise.running.watcher_events import RequestFinished, RequestStarted, TurnFinished
 
 if TYPE_CHECKING:
-    from turnwise.journal.postgres.news import NewsDesk
+    from turnwise.journal.postgres.news import HeardPiece, NewsDesk
 
 POLL_S = 0.5
 GIVE_UP_S = 60.0  # without the journal: a restart takes a second or two, a failover half a minute
@@ -23,21 +24,51 @@ Result = TypeVar("Result")
 
 
 class Bell(Protocol):
-    async def wait(self) -> None: ...
+    def want(self, turns: Iterable[str]) -> None: ...
+    async def wait(self) -> tuple[bool, Sequence["HeardPiece"]]: ...
     def leave(self) -> None: ...
 
 
-class Timer:
+class PollBell:
     """Rings every `poll_s` seconds: nobody tells of a file's records."""
 
     def __init__(self, poll_s: float) -> None:
         self._poll_s = poll_s
 
-    async def wait(self) -> None:
+    def want(self, turns: Iterable[str]) -> None:
+        """A file tells of no pieces."""
+
+    async def wait(self) -> tuple[bool, Sequence["HeardPiece"]]:
         await asyncio.sleep(self._poll_s)
+        return True, ()
 
     def leave(self) -> None:
         """Nothing to end."""
+
+
+class NewPieces:
+    """Of the pieces that come: each text once, in order, and only until the whole response is there."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, tuple[int, int]] = {}  # by turn: the current request, and the characters that were given
+
+    def follow(self, event: SessionEvent) -> None:
+        """An event of the journal."""
+        if isinstance(event.seen, RequestStarted):
+            self._given[event.turn] = (event.seen.number, 0)
+        elif isinstance(event.seen, RequestFinished):
+            self._given[event.turn] = (event.seen.number + 1, 0)
+        elif isinstance(event.seen, TurnFinished):
+            self._given.pop(event.turn, None)
+
+    def of(self, heard: Sequence["HeardPiece"], *, number: int) -> Iterator[SessionEvent]:
+        for turn, request, at, text in heard:
+            now, given = self._given.get(turn, (request, 0))
+            start = max(at, given if request == now else 0)
+            if request >= now and start < at + len(text):
+                self._given[turn] = (request, at + len(text))
+                piece = TextPiece(request=request, at=start, text=text[start - at :])
+                yield SessionEvent(number=number, turn=turn, time=SystemClock().now(), seen=piece)
 
 
 class JournalReaders:
@@ -52,7 +83,7 @@ class JournalReaders:
 
     def bell(self, session: str, *, poll_s: float) -> Bell:
         if not isinstance(self._journal, str) or not _is_database(self._journal):
-            return Timer(poll_s)
+            return PollBell(poll_s)
         from turnwise.journal.postgres.news import Ear, NewsDesk  # needs psycopg
 
         self._desk = self._desk or NewsDesk(self._journal)
@@ -110,12 +141,21 @@ async def _readers_of(journal: str | Path) -> AsyncGenerator[JournalReaders]:
 
 
 async def watch_session(
-    journal: str | Path, session: str, *, after: int = 0, poll_s: float = POLL_S, give_up_s: float = GIVE_UP_S
+    journal: str | Path,
+    session: str,
+    *,
+    after: int = 0,
+    pieces: bool = False,
+    poll_s: float = POLL_S,
+    give_up_s: float = GIVE_UP_S,
 ) -> AsyncGenerator[SessionEvent]:
     """The events of the session's turns, as they come, until no turn is open. `journal` is the address of a database, or a
     journal's file.
 
     Only events with a number above `after` are given; the others are read, too. A whole response stands for its pieces.
+    With `pieces`, a `TextPiece` comes for each piece of text that a worker receives now. Pieces may be missing, so replace them
+    with the whole text when it comes.
+
     PostgreSQL sends news at once; besides, this looks for news every `poll_s` seconds (at most 10). All followers of a
     database in one event loop share five connections. If the journal cannot be reached, this tries again for `give_up_s` seconds.
 
@@ -126,20 +166,29 @@ async def watch_session(
         async def read(read: Callable[[Journal], Result]) -> Result:
             return await readers.read(read, give_up_s=give_up_s)
 
-        found = (await read(lambda opened: opened.find_session(session))).row.id
-        follower = SessionFollower(found)
-        bell = readers.bell(found, poll_s=poll_s)
+        id = (await read(lambda opened: opened.find_session(session))).row.id
+        follower, new = SessionFollower(id), NewPieces()
+        heard: Sequence[HeardPiece] = ()
+        bell = readers.bell(id, poll_s=poll_s)
         try:
             while True:
-                turns = (await read(lambda opened: opened.find_session(found))).turns
-                while rows := await read(lambda opened: opened.written_since(found, follower.place, most=BATCH)):
+                turns = (await read(lambda opened: opened.find_session(id))).turns
+                while rows := await read(lambda opened: opened.written_since(id, follower.place, most=BATCH)):
                     for row in rows:
                         for event in follower.take(row):
+                            new.follow(event)
                             if event.number > after:
                                 yield event
+                for piece in new.of(heard, number=follower.number):
+                    yield piece
                 if not any(is_open(turn) for turn in turns):
                     return
-                await bell.wait()
+                if pieces:
+                    bell.want([turn.id for turn in turns if turn.status == "running"])
+                while not (found := await bell.wait())[0]:
+                    for piece in new.of(found[1], number=follower.number):
+                        yield piece
+                heard = found[1]
         finally:
             bell.leave()
 

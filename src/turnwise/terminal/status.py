@@ -20,7 +20,7 @@ from turnwise.coding_agent.run_events import text_of_result
 from turnwise.coding_agent.text import clean, clean_row, shortened, visible_line
 from turnwise.errors import JournalFailed
 from turnwise.journal.journal import Journal
-from turnwise.replay.replayed_events import PersonSpoke, SessionEvent
+from turnwise.replay.replayed_events import PersonSpoke, SessionEvent, TextPiece
 from turnwise.running.watcher_events import (
     AskClosed,
     AskOpened,
@@ -71,15 +71,21 @@ class EventLines:
     """Writes each event to standard output at once."""
 
     def __init__(self, *, as_json: bool) -> None:
+        self._pieces: tuple[str, int, int] | None = (
+            None  # the turn and request whose text stands in the last line, and how much
+        )
         self._place: dict[str, object] = {"n": 0}
         self._json = JsonLines(within=self._place) if as_json else None
 
     def __call__(self, event: SessionEvent) -> None:
         self._place.update(n=event.number, turn=event.turn)
         seen = event.seen
-        if self._json is None:
+        if isinstance(seen, TextPiece):
+            self._show_piece(event.turn, seen)
+        elif self._json is None:
+            was_shown = self.end_pieces(event)
             line = _spoken(seen) if isinstance(seen, PersonSpoke) else _seen(seen)
-            if line:
+            if line and not was_shown:
                 sys.stdout.write(f"  {clean_row(line)}\n")
                 sys.stdout.flush()
         elif isinstance(seen, PersonSpoke):
@@ -87,6 +93,31 @@ class EventLines:
             sys.stdout.flush()
         else:
             self._json(seen)
+
+    def _show_piece(self, turn: str, piece: TextPiece) -> None:
+        """For people, the pieces of a response stand in one line. A piece that does not continue them is left out."""
+        if self._json is not None:
+            told = {"event": "text_piece", "request": piece.request, "at": piece.at, "text": piece.text}
+            _write(told | self._place)
+            return
+        if self._pieces is None and piece.at == 0:
+            sys.stdout.write("  says: ")
+            self._pieces = (turn, piece.request, 0)
+        if self._pieces == (turn, piece.request, piece.at):
+            sys.stdout.write(clean_row(visible_line(piece.text)))
+            sys.stdout.flush()
+            self._pieces = (turn, piece.request, piece.at + len(piece.text))
+
+    def end_pieces(self, event: SessionEvent | None = None) -> bool:
+        """End the line of pieces, if there is one. Whether it has all of the text that the event tells."""
+        if self._pieces is None:
+            return False
+        turn, request, shown = self._pieces
+        self._pieces = None
+        sys.stdout.write("\n")
+        if event is None or not isinstance(event.seen, FrameSeen) or not isinstance(event.seen.frame, TextDelta):
+            return False
+        return (turn, request, shown) == (event.turn, event.seen.number, len(event.seen.frame.text))
 
 
 def _spoken_as_data(spoke: PersonSpoke) -> dict[str, object]:
@@ -235,7 +266,7 @@ class _Following:
     async def run(self, dsn: str, *, after: int) -> None:
         looking = asyncio.create_task(self._look_on())
         try:
-            async for event in watch_session(dsn, self._session, after=after, give_up_s=GIVE_UP_S):
+            async for event in watch_session(dsn, self._session, after=after, pieces=True, give_up_s=GIVE_UP_S):
                 self._show(event)
         finally:
             looking.cancel()
@@ -251,7 +282,10 @@ class _Following:
     async def _look(self) -> None:
         turns = await asyncio.to_thread(self._queue.status, self._session, limit=SHOWN)
         before, self.turns = self.turns, turns
-        _show_all([turn for turn in turns if turn not in before], as_json=self._as_json, is_change=True)
+        changed = [turn for turn in turns if turn not in before]
+        if changed:
+            self._show.end_pieces()
+        _show_all(changed, as_json=self._as_json, is_change=True)
 
 
 def is_open(turn: TurnStatus) -> bool:

@@ -12,7 +12,7 @@ from turnwise.errors import CallerError, TurnwiseError
 from turnwise.workers.queue import TurnQueue
 from turnwise.workers.turn_status import QueueTotals
 
-KEPT_S = 5.0  # the database is asked at most once in this time, whoever asks for the metrics
+KEPT_S = 5.0  # the database is asked at most once in this time, however many clients ask
 SLOWEST_S = 5.0  # a client that sends or takes nothing for so long is dropped: the next one waits for it
 MOST_AGENTS = 100  # anybody who submits can invent names of agents
 LONGEST_LABEL = 200

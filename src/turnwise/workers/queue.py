@@ -23,7 +23,7 @@ from turnwise.journal.postgres.connection import (
     refuse_newer,
     version_of,
 )
-from turnwise.journal.postgres.news import TURNS
+from turnwise.journal.postgres.news import FOLLOWERS, TURNS
 from turnwise.journal.postgres.store import raise_explained
 from turnwise.journal.session_rows import (
     NO_LABELS,
@@ -65,14 +65,16 @@ def ring(connection: BoundedConnection, *, session: str = "") -> None:
     connection.execute("select pg_notify(%s, %s)", (TURNS, session))
 
 
-def listen(connection: BoundedConnection) -> None:
-    """The connection's socket becomes readable as soon as somebody rings."""
-    connection.add_notify_handler(_forget)  # without a handler, psycopg keeps each of them
-    connection.execute(f"listen {TURNS}")
+def listen(connection: BoundedConnection, *, on_follower: Callable[[str], None]) -> None:
+    """The connection's socket becomes readable as soon as somebody rings, or begins to follow a session: `on_follower` is told
+    which, when the ring is taken up."""
 
+    def take(notice: Notify) -> None:  # without a handler, psycopg keeps each of them
+        if notice.channel == FOLLOWERS:
+            on_follower(notice.payload)
 
-def _forget(_: Notify) -> None:
-    """Nothing to do: the socket has told the ring."""
+    connection.add_notify_handler(take)
+    connection.execute(f"listen {TURNS}; listen {FOLLOWERS}")
 
 
 def take_up(connection: BoundedConnection) -> None:
@@ -132,6 +134,7 @@ class HeldTurn(msgspec.Struct, frozen=True):
     is_over: bool
     is_renewed: bool
     cancel: bool
+    is_followed: bool = False
 
 
 class TurnQueue:

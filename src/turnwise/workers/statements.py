@@ -120,7 +120,8 @@ with seen as (
     update turn set lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
     from free where turn.number = free.number returning turn.number
 )
-select turn.number, turn.status <> 'running', turn.number in (select number from renewed), turn.cancel
+select turn.number, turn.status <> 'running', turn.number in (select number from renewed), turn.cancel,
+    coalesce(turn.watched_until > clock_timestamp(), false)
 from turn join held using (number, epoch)"""
 
 # `lost`: an agent that raised has left the turn in this status. The next claim raises the epoch, and a pen that was let go writes

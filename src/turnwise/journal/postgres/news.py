@@ -1,35 +1,52 @@
 """Hearing of sessions that run elsewhere: one listener for all who follow sessions of a database in one event loop.
 
 Whatever fails here costs time only: who follows also looks by itself. Every user of a database may listen on a channel whose name
-is known. So what is sent on these two names a session, and tells nothing of it.
+is known. So what is sent on the known channels names a session, and tells nothing of it. Text is sent on a channel whose name
+only those know who may read the turn's row.
 """
 
 import asyncio
 import contextlib
+import hashlib
+import math
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, LiteralString
 
+import msgspec
 import psycopg
 
 from turnwise.journal.postgres.connection import BoundedConnection, connect, read_address
 
 NEWS = "turnwise_records"  # the channel on which those who follow a session hear of its records
-TURNS = "turnwise_turns"  # on which workers hear that a session may have a turn to run, or has a new follower
+TURNS = "turnwise_turns"  # on which workers hear that a session may have a turn to run
+FOLLOWERS = "turnwise_followers"  # on which workers hear that a session has a new follower
 WATCHED_S = 30.0  # that a turn tells of its records, from the last word of a follower
 SAY_AGAIN_S = 10.0
 TRY_AGAIN_S = 1.0
 
-# A worker hears at once of the first follower of a turn that runs.
+MOST_PIECES = 1000  # that wait for one follower; older ones are dropped
+
+HeardPiece = tuple[str, int, int, str]
+"""Of a turn's text: the turn's id, the number of the request, how many characters of its text come before, and the text."""
+
+_decode = msgspec.json.Decoder(tuple[int, int, str]).decode
+
+
+def channel_of(turn: str) -> str:
+    """Where the pieces of a turn are sent. Its id is random, and known to those only who may read its row."""
+    return f"turnwise_{hashlib.blake2b(turn.encode(errors='replace'), digest_size=16).hexdigest()}"
+
+
 SAY: LiteralString = f"""
 with found as (
-    select number, session, status = 'running' and coalesce(watched_until, '-infinity') < clock_timestamp() as is_new
-    from turn where session = any(%s::text[]) and status in ('queued', 'running', 'waiting')
+    select number, session from turn where session = any(%s::text[]) and status in ('queued', 'running', 'waiting')
     order by number for no key update
 ), said as (
     update turn set watched_until = clock_timestamp() + make_interval(secs => %s) from found where turn.number = found.number
 )
-select pg_notify('{TURNS}', session) from found where is_new"""
+select pg_notify('{FOLLOWERS}', session) from (select distinct session from found where session = any(%s::text[])) new"""
 
 # What changes whenever a follower has something to read, or to end.
 STATE: LiteralString = """
@@ -41,22 +58,40 @@ from unnest(%s::text[]) as asked (id) left join lateral (
 
 
 class Ear:
-    """What one follower of a session hears."""
+    """What one follower of a session hears. `turns` are those whose pieces it wants."""
 
     def __init__(self, session: str, *, poll_s: float, desk: "NewsDesk") -> None:
         self.session, self.poll_s = session, poll_s
+        self.turns = frozenset[str]()
         self.state: Sequence[Any] = ()
         self._desk = desk
-        self._has_news = asyncio.Event()
+        self._has_news = False
+        self._pieces = deque[HeardPiece](maxlen=MOST_PIECES)
+        self._woken = asyncio.Event()
         desk.enter(self)
 
-    def tell(self) -> None:
-        self._has_news.set()
+    def want(self, turns: Iterable[str]) -> None:
+        """From now on it hears the pieces of these turns, and of no others."""
+        if (wanted := frozenset(turns)) != self.turns:
+            self.turns = wanted
+            self._desk.enter(self)
 
-    async def wait(self) -> None:
-        """Until there may be news."""
-        await self._has_news.wait()
-        self._has_news.clear()
+    def tell(self) -> None:
+        self._has_news = True
+        self._woken.set()
+
+    def hear(self, piece: HeardPiece) -> None:
+        self._pieces.append(piece)
+        self._woken.set()
+
+    async def wait(self) -> tuple[bool, Sequence[HeardPiece]]:
+        """Until something comes: whether the journal may have news, and the pieces."""
+        await self._woken.wait()
+        self._woken.clear()
+        has_news, self._has_news = self._has_news, False
+        pieces = tuple(self._pieces)
+        self._pieces.clear()
+        return has_news, pieces
 
     def leave(self) -> None:
         self._desk.leave(self)
@@ -72,6 +107,7 @@ class NewsDesk:
         self._woken = asyncio.Event()
         self._connection: BoundedConnection | None = None
         self._said_s = dict[str, float]()  # by session: when it was said last that somebody follows
+        self._listened = frozenset[str]()  # to the channels of these turns
         self._task: asyncio.Task[None] | None = None
 
     def enter(self, ear: Ear) -> None:
@@ -89,7 +125,10 @@ class NewsDesk:
 
     async def _run(self) -> None:
         while True:
-            asking = asyncio.get_running_loop().run_in_executor(None, self._ask, [one.session for one in self._ears])
+            turns = frozenset([turn for one in self._ears for turn in one.turns])
+            wants = {one.session for one in self._ears if one.turns}
+            sessions = list({one.session for one in self._ears})
+            asking = asyncio.get_running_loop().run_in_executor(None, self._ask, sessions, turns, wants)
             try:
                 states = await asyncio.shield(asking)
             except psycopg.Error:
@@ -116,7 +155,13 @@ class NewsDesk:
         connection = self._connection
         assert connection is not None, "it was asked just now"
         loop = asyncio.get_running_loop()
-        while not connection.closed and (left_s := until_s - time.monotonic()) > 0:
+        of_channel = {channel_of(turn): turn for turn in self._listened}
+        while True:
+            with contextlib.suppress(psycopg.Error):  # the next look connects again
+                self._give(tuple(connection.notifies(timeout=0)), of_channel=of_channel)
+            left_s = until_s - time.monotonic()
+            if connection.closed or left_s <= 0 or any(ear.session not in self._said_s for ear in self._ears):
+                return
             socket = connection.fileno()
             loop.add_reader(socket, self._woken.set)
             try:
@@ -125,25 +170,39 @@ class NewsDesk:
             finally:
                 loop.remove_reader(socket)
             self._woken.clear()
-            with contextlib.suppress(psycopg.Error):  # the next look connects again
-                told = {one.payload for one in connection.notifies(timeout=0)}
-                for ear in self._ears:
-                    if ear.session in told:
-                        ear.tell()
-            if any(ear.session not in self._said_s for ear in self._ears):
-                return
 
-    def _ask(self, sessions: Sequence[str]) -> dict[str, Sequence[Any]]:
+    def _give(self, notices: Sequence[psycopg.Notify], *, of_channel: Mapping[str, str]) -> None:
+        told = {one.payload for one in notices if one.channel not in of_channel}
+        for ear in self._ears:
+            if ear.session in told:
+                ear.tell()
+        for notice in notices:
+            if (turn := of_channel.get(notice.channel)) is None:
+                continue
+            with contextlib.suppress(msgspec.DecodeError, UnicodeError):  # of a newer version: the whole text comes
+                piece = (turn, *_decode(notice.payload))
+                for ear in self._ears:
+                    if turn in ear.turns:
+                        ear.hear(piece)
+
+    def _ask(self, sessions: Sequence[str], turns: frozenset[str], wants: Collection[str]) -> dict[str, Sequence[Any]]:
         """The states of these sessions. In a thread: the database may be slow."""
         connection = self._connection
         if connection is None or connection.closed:
             self._said_s.clear()
             connection = self._connection = connect(self._address)
             connection.execute(f"listen {NEWS}; listen {TURNS}")
+            self._listened = frozenset[str]()
+        changes = [f"unlisten {channel_of(turn)}" for turn in self._listened - turns]
+        changes += [f"listen {channel_of(turn)}" for turn in turns - self._listened]
+        if changes:
+            connection.execute("; ".join(changes).encode())
+            self._listened = turns
         now_s = time.monotonic()
-        if due := [one for one in sessions if now_s >= self._said_s.get(one, 0.0) + SAY_AGAIN_S]:
+        new = [one for one in wants if one not in self._said_s]
+        if due := [one for one in sessions if now_s >= self._said_s.get(one, -math.inf) + SAY_AGAIN_S]:
             with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
-                connection.execute(SAY, (due, WATCHED_S))
+                connection.execute(SAY, (due, WATCHED_S, new))
             self._said_s.update(dict.fromkeys(due, now_s))
         return {id: tuple(state) for id, *state in connection.execute(STATE, (list(sessions),)).fetchall()}
 
