@@ -11,7 +11,8 @@ from turnwise import Journal, submit_turn, watch_session
 from turnwise.agent.followed_session import NewPieces
 from turnwise.journal.postgres.news import channel_of
 from turnwise.replay.replayed_events import SessionEvent, TextPiece
-from turnwise.running.watcher_events import FrameSeen, RequestFinished, RequestStarted, TurnFinished
+from turnwise.running.watcher_events import FrameSeen, RequestFinished, RequestStarted, StepStarted, TurnFinished
+from turnwise.terminal.status import EventLines
 from turnwise.testing.scripted_model import BASE_URL, Reply, ScriptedTransport, Stall
 from turnwise.vocab import TextDelta
 from turnwise.workers.pieces import MOST_AT_ONCE, MOST_CHARACTERS, TurnPieces
@@ -141,3 +142,26 @@ async def test_a_piece_that_others_send_harms_no_follower(postgres_dsn: str) -> 
     worker.stop()
     await working
     assert isinstance(last, TurnFinished) and last.result.text == "One."
+
+
+def test_pieces_stand_in_one_line_and_the_whole_text_says_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    """Proves: for people, pieces of a response follow each other, other lines may come between them, and the whole text is told
+    only if a piece was lost; as JSON each piece is an object with its place."""
+
+    def told(*seen: TextPiece | FrameSeen | StepStarted, as_json: bool = False) -> list[str]:
+        show = EventLines(as_json=as_json)
+        for one in seen:
+            show(SessionEvent(number=3, turn="t", time=0.0, seen=one))
+        return capsys.readouterr().out.splitlines()
+
+    one, two = TextPiece(request=1, at=0, text="One "), TextPiece(request=1, at=4, text="two\n\x1b[1m")
+    whole = FrameSeen(1, TextDelta("One two\n\x1b[1m"))
+    step = StepStarted(2)
+    shown = told(one, two, whole, step)
+    assert (
+        len(shown) == 2 and shown[0].startswith("  says: One two") and "\x1b" not in shown[0] and shown[1] == "  step 2"
+    )
+    assert [line[:12] for line in told(one, step, two, whole)] == ["  says: One ", "  step 2", "  says: two<"]
+    assert [line[:15] for line in told(two, step, whole)] == ["  step 2", "  says: One two"]
+    (line,) = told(two, as_json=True)
+    assert json.loads(line) == {"event": "text_piece", "request": 1, "at": 4, "text": two.text, "n": 3, "turn": "t"}

@@ -71,9 +71,8 @@ class EventLines:
     """Writes each event to standard output at once."""
 
     def __init__(self, *, as_json: bool) -> None:
-        self._pieces: tuple[str, int, int] | None = (
-            None  # the turn and request whose text stands in the last line, and how much
-        )
+        self._shown = ("", 0, 0)  # the turn and the request whose pieces were shown last, and how many characters
+        self._is_in_line = False
         self._place: dict[str, object] = {"n": 0}
         self._json = JsonLines(within=self._place) if as_json else None
 
@@ -83,9 +82,9 @@ class EventLines:
         if isinstance(seen, TextPiece):
             self._show_piece(event.turn, seen)
         elif self._json is None:
-            was_shown = self.end_pieces(event)
+            self.end_line()
             line = _spoken(seen) if isinstance(seen, PersonSpoke) else _seen(seen)
-            if line and not was_shown:
+            if line and not self._has_shown(event):
                 sys.stdout.write(f"  {clean_row(line)}\n")
                 sys.stdout.flush()
         elif isinstance(seen, PersonSpoke):
@@ -95,29 +94,29 @@ class EventLines:
             self._json(seen)
 
     def _show_piece(self, turn: str, piece: TextPiece) -> None:
-        """For people, the pieces of a response stand in one line. A piece that does not continue them is left out."""
+        """For people, pieces that follow each other stand in one line. A piece that does not continue them is left out."""
         if self._json is not None:
             told = {"event": "text_piece", "request": piece.request, "at": piece.at, "text": piece.text}
             _write(told | self._place)
-            return
-        if self._pieces is None and piece.at == 0:
-            sys.stdout.write("  says: ")
-            self._pieces = (turn, piece.request, 0)
-        if self._pieces == (turn, piece.request, piece.at):
-            sys.stdout.write(clean_row(visible_line(piece.text)))
+        elif piece.at == 0 or self._shown == (turn, piece.request, piece.at):
+            before = "" if self._is_in_line and piece.at else "  says: "
+            sys.stdout.write(before + clean_row(visible_line(piece.text)))
             sys.stdout.flush()
-            self._pieces = (turn, piece.request, piece.at + len(piece.text))
+            self._shown, self._is_in_line = (turn, piece.request, piece.at + len(piece.text)), True
 
-    def end_pieces(self, event: SessionEvent | None = None) -> bool:
-        """End the line of pieces, if there is one. Whether it has all of the text that the event tells."""
-        if self._pieces is None:
-            return False
-        turn, request, shown = self._pieces
-        self._pieces = None
-        sys.stdout.write("\n")
-        if event is None or not isinstance(event.seen, FrameSeen) or not isinstance(event.seen.frame, TextDelta):
-            return False
-        return (turn, request, shown) == (event.turn, event.seen.number, len(event.seen.frame.text))
+    def end_line(self) -> None:
+        """End the line of pieces, if it is open."""
+        if self._is_in_line:
+            sys.stdout.write("\n")
+            self._is_in_line = False
+
+    def _has_shown(self, event: SessionEvent) -> bool:
+        """Whether the pieces have shown all of the text that the event tells."""
+        match event.seen:
+            case FrameSeen(number=number, frame=TextDelta(text=text)):
+                return self._shown == (event.turn, number, len(text))
+            case _:
+                return False
 
 
 def _spoken_as_data(spoke: PersonSpoke) -> dict[str, object]:
@@ -284,7 +283,7 @@ class _Following:
         before, self.turns = self.turns, turns
         changed = [turn for turn in turns if turn not in before]
         if changed:
-            self._show.end_pieces()
+            self._show.end_line()
         _show_all(changed, as_json=self._as_json, is_change=True)
 
 
