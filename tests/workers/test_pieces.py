@@ -14,10 +14,15 @@ from turnwise.replay.replayed_events import SessionEvent, TextPiece
 from turnwise.running.watcher_events import FrameSeen, RequestFinished, RequestStarted, StepStarted, TurnFinished
 from turnwise.terminal.status import EventLines
 from turnwise.testing.scripted_model import BASE_URL, Reply, ScriptedTransport, Stall
-from turnwise.vocab import TextDelta
+from turnwise.turn.config import TurnResult
+from turnwise.vocab import NO_USAGE, StopReason, TextDelta
 from turnwise.workers.pieces import MOST_AT_ONCE, MOST_CHARACTERS, TurnPieces
 from turnwise.workers.worker import Worker
 from waits import HANG_S
+
+ENDED = TurnResult(
+    text="k", stop_reason=StopReason.ANSWERED, complete=True, steps=1, requests=1, usage=NO_USAGE, messages=()
+)
 
 
 def chunk(text: str, **more: object) -> bytes:
@@ -108,7 +113,7 @@ def test_pieces_are_given_once_and_never_behind_their_response() -> None:
         found = new.of([("t", *one) for one in heard], number=7)
         return [(one.seen.at, one.seen.text) for one in found if isinstance(one.seen, TextPiece) and one.number == 7]
 
-    def tell(seen: RequestStarted | RequestFinished) -> None:
+    def tell(seen: RequestStarted | RequestFinished | TurnFinished) -> None:
         new.follow(SessionEvent(number=1, turn="t", time=0.0, seen=seen))
 
     tell(RequestStarted(number=1, step=1, purpose="step", model="m"))
@@ -118,6 +123,8 @@ def test_pieces_are_given_once_and_never_behind_their_response() -> None:
     assert given((1, 0, "xy")) == [(0, "xy")]
     tell(RequestFinished(1, None, None, 0.0))
     assert given((1, 2, "z"), (2, 0, "k")) == [(0, "k")]
+    tell(TurnFinished(ENDED))
+    assert given((2, 0, "kl")) == []
 
 
 @pytest.mark.promise("keep:machines")

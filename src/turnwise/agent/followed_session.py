@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -59,7 +60,7 @@ class NewPieces:
         elif isinstance(event.seen, RequestFinished):
             self._given[event.turn] = (event.seen.number + 1, 0)
         elif isinstance(event.seen, TurnFinished):
-            self._given.pop(event.turn, None)
+            self._given[event.turn] = (sys.maxsize, 0)
 
     def of(self, heard: Sequence["HeardPiece"], *, number: int) -> Iterator[SessionEvent]:
         for turn, request, at, text in heard:
@@ -72,7 +73,8 @@ class NewPieces:
 
 
 class JournalReaders:
-    """The connections of all who follow sessions of one journal in an event loop: at most READERS, and one listener."""
+    """The connections of all who follow sessions of one journal in an event loop: at most READERS, and those of the
+    news."""
 
     def __init__(self, journal: str | Path) -> None:
         self._journal = journal
@@ -157,7 +159,7 @@ async def watch_session(
     with the whole text when it comes.
 
     PostgreSQL sends news at once; besides, this looks for news every `poll_s` seconds (at most 10). All followers of a
-    database in one event loop share five connections. If the journal cannot be reached, this tries again for `give_up_s` seconds.
+    database in one event loop share six connections. If the journal cannot be reached, this tries again for `give_up_s` seconds.
 
     Raises CallerError if the session does not exist, UnreadableTurn if a newer turnwise has written it, and JournalFailed.
     """

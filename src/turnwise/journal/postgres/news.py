@@ -11,7 +11,7 @@ import hashlib
 import math
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, LiteralString
 
 import msgspec
@@ -72,8 +72,8 @@ class Ear:
 
     def want(self, turns: Iterable[str]) -> None:
         """From now on it hears the pieces of these turns, and of no others."""
-        if (wanted := frozenset(turns)) != self.turns:
-            self.turns = wanted
+        before, self.turns = self.turns, frozenset(turns)
+        if self.turns - before:
             self._desk.enter(self)
 
     def tell(self) -> None:
@@ -98,21 +98,25 @@ class Ear:
 
 
 class NewsDesk:
-    """Listens for all ears of an event loop with one connection, and looks every `poll_s` of the most impatient one. It says that
-    somebody follows; a user without the right to write hears only what it looks for."""
+    """Listens for all ears of an event loop with one connection. With another one it looks every `poll_s` of the most impatient
+    ear, and says that somebody follows; a user without the right to write hears only what it looks for."""
 
     def __init__(self, dsn: str) -> None:
         self._address = read_address(dsn)
         self._ears: set[Ear] = set()
+        self._new: set[str] = set()  # sessions with a new ear, or with a turn that an ear has not heard before
         self._woken = asyncio.Event()
-        self._connection: BoundedConnection | None = None
-        self._said_s = dict[str, float]()  # by session: when it was said last that somebody follows
+        self._bell: BoundedConnection | None = None
         self._listened = frozenset[str]()  # to the channels of these turns
+        self._notices: list[tuple[str, str]] = []  # each a channel and what was sent on it
+        self._asker: BoundedConnection | None = None
+        self._look_s = self._say_s = -math.inf  # when to look again, and to say again that somebody follows
+        self._busy: asyncio.Future[Any] | None = None  # a thread uses a connection until then
         self._task: asyncio.Task[None] | None = None
 
     def enter(self, ear: Ear) -> None:
         self._ears.add(ear)
-        self._said_s.pop(ear.session, None)
+        self._new.add(ear.session)
         self._woken.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="turnwise news")
@@ -124,89 +128,112 @@ class NewsDesk:
             self._task = None
 
     async def _run(self) -> None:
-        while True:
-            turns = frozenset([turn for one in self._ears for turn in one.turns])
-            wants = {one.session for one in self._ears if one.turns}
-            sessions = list({one.session for one in self._ears})
-            asking = asyncio.get_running_loop().run_in_executor(None, self._ask, sessions, turns, wants)
-            try:
-                states = await asyncio.shield(asking)
-            except psycopg.Error:
+        try:
+            while True:
+                try:
+                    await self._look()
+                except psycopg.Error:
+                    if self._busy is not None:
+                        await asyncio.wait([self._busy])
+                    self._drop(self._busy)
+                    self._new |= {ear.session for ear in self._ears}
+                    for ear in self._ears:
+                        ear.tell()
+                    await asyncio.sleep(TRY_AGAIN_S)
+        finally:
+            if self._busy is None or self._busy.done():
                 self._drop()
-                for ear in self._ears:
-                    ear.tell()
-                await asyncio.sleep(TRY_AGAIN_S)
-                continue
-            except asyncio.CancelledError:
-                asking.add_done_callback(self._drop)  # the thread still uses the connection
-                raise
-            for ear in self._ears:
-                if (state := states.get(ear.session, ear.state)) != ear.state:
-                    ear.state = state
-                    ear.tell()
-            try:
-                await self._hear(time.monotonic() + min([SAY_AGAIN_S, *[one.poll_s for one in self._ears]]))
-            except asyncio.CancelledError:
-                self._drop()
-                raise
+            else:
+                self._busy.add_done_callback(self._drop)
 
-    async def _hear(self, until_s: float) -> None:
-        """Tell what comes, until it is time to look, or somebody new follows."""
-        connection = self._connection
-        assert connection is not None, "it was asked just now"
+    async def _look(self) -> None:
+        """Look once, and tell what comes until it is time for the next look. Meanwhile the ears hear."""
         loop = asyncio.get_running_loop()
+        turns = frozenset([turn for one in self._ears for turn in one.turns])
+        if self._bell is None or self._bell.closed or turns != self._listened:
+            self._busy = loop.run_in_executor(None, self._listen, turns)
+            await asyncio.shield(self._busy)
+        sessions = {one.session for one in self._ears}
+        wanted = self._new & {one.session for one in self._ears if one.turns}
+        asked = due = sessions & self._new
+        self._new = set()
+        now_s, poll_s = time.monotonic(), min([one.poll_s for one in self._ears], default=0.0)
+        if now_s >= self._look_s:
+            asked, self._look_s = sessions, now_s + poll_s
+        if now_s >= self._say_s:
+            due, self._say_s = sessions, now_s + SAY_AGAIN_S
+        asking = self._busy = loop.run_in_executor(None, self._ask, list(asked), list(due), list(wanted))
+        asking.add_done_callback(lambda _: self._woken.set())
+        await self._hear(until_s=math.inf, is_over=asking.done)
+        states = await asking
+        for ear in self._ears:
+            if (state := states.get(ear.session, ear.state)) != ear.state:
+                ear.state = state
+                ear.tell()
+        self._look_s = min(self._look_s, now_s + poll_s)
+        await self._hear(until_s=min(self._look_s, self._say_s), is_over=lambda: bool(self._new))
+
+    async def _hear(self, *, until_s: float, is_over: Callable[[], bool]) -> None:
+        bell, loop = self._bell, asyncio.get_running_loop()
+        assert bell is not None, "it listens"
         of_channel = {channel_of(turn): turn for turn in self._listened}
         while True:
-            with contextlib.suppress(psycopg.Error):  # the next look connects again
-                self._give(tuple(connection.notifies(timeout=0)), of_channel=of_channel)
+            bell.pgconn.consume_input()  # psycopg's own `notifies` would wait
+            while (one := bell.pgconn.notifies()) is not None:
+                self._notices.append((one.relname.decode(), one.extra.decode()))
+            notices, self._notices = self._notices, []
+            self._give(notices, of_channel=of_channel)
             left_s = until_s - time.monotonic()
-            if connection.closed or left_s <= 0 or any(ear.session not in self._said_s for ear in self._ears):
+            if is_over() or left_s <= 0:
                 return
-            socket = connection.fileno()
+            socket = bell.fileno()
             loop.add_reader(socket, self._woken.set)
             try:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), left_s)
+                    await asyncio.wait_for(self._woken.wait(), None if math.isinf(left_s) else left_s)
             finally:
                 loop.remove_reader(socket)
             self._woken.clear()
 
-    def _give(self, notices: Sequence[psycopg.Notify], *, of_channel: Mapping[str, str]) -> None:
-        told = {one.payload for one in notices if one.channel not in of_channel}
+    def _give(self, notices: Sequence[tuple[str, str]], *, of_channel: Mapping[str, str]) -> None:
+        told = {payload for channel, payload in notices if channel not in of_channel}
         for ear in self._ears:
             if ear.session in told:
                 ear.tell()
-        for notice in notices:
-            if (turn := of_channel.get(notice.channel)) is None:
+        for channel, payload in notices:
+            if (turn := of_channel.get(channel)) is None:
                 continue
             with contextlib.suppress(msgspec.DecodeError, UnicodeError):  # of a newer version: the whole text comes
-                piece = (turn, *_decode(notice.payload))
+                piece = (turn, *_decode(payload))
                 for ear in self._ears:
                     if turn in ear.turns:
                         ear.hear(piece)
 
-    def _ask(self, sessions: Sequence[str], turns: frozenset[str], wants: Collection[str]) -> dict[str, Sequence[Any]]:
-        """The states of these sessions. In a thread: the database may be slow."""
-        connection = self._connection
-        if connection is None or connection.closed:
-            self._said_s.clear()
-            connection = self._connection = connect(self._address)
-            connection.execute(f"listen {NEWS}; listen {TURNS}")
-            self._listened = frozenset[str]()
+    def _listen(self, turns: frozenset[str]) -> None:
+        """To the channels of these turns, and to no other turn's. In a thread: the database may be slow."""
+        if self._bell is None or self._bell.closed:
+            self._bell, self._listened = connect(self._address), frozenset[str]()
+            self._bell.add_notify_handler(lambda one: self._notices.append((one.channel, one.payload)))
+            self._bell.execute(f"listen {NEWS}; listen {TURNS}")
         changes = [f"unlisten {channel_of(turn)}" for turn in self._listened - turns]
         changes += [f"listen {channel_of(turn)}" for turn in turns - self._listened]
         if changes:
-            connection.execute("; ".join(changes).encode())
+            self._bell.execute("; ".join(changes).encode())
             self._listened = turns
-        now_s = time.monotonic()
-        new = [one for one in wants if one not in self._said_s]
-        if due := [one for one in sessions if now_s >= self._said_s.get(one, -math.inf) + SAY_AGAIN_S]:
-            with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
-                connection.execute(SAY, (due, WATCHED_S, new))
-            self._said_s.update(dict.fromkeys(due, now_s))
-        return {id: tuple(state) for id, *state in connection.execute(STATE, (list(sessions),)).fetchall()}
 
-    def _drop(self, _: object = None) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def _ask(self, sessions: list[str], due: list[str], wanted: list[str]) -> dict[str, Sequence[Any]]:
+        """The states of these sessions. Says that somebody follows those that are `due`, and wants the text of the `wanted`."""
+        if self._asker is None or self._asker.closed:
+            self._asker = connect(self._address)
+        if due:
+            with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
+                self._asker.execute(SAY, (due, WATCHED_S, wanted))
+        return {id: tuple(state) for id, *state in self._asker.execute(STATE, (sessions,)).fetchall()}
+
+    def _drop(self, asked: "asyncio.Future[Any] | None" = None) -> None:
+        if asked is not None and not asked.cancelled():
+            asked.exception()  # nobody else looks at it
+        for connection in (self._bell, self._asker):
+            if connection is not None:
+                connection.close()
+        self._bell = self._asker = None
