@@ -39,7 +39,7 @@ NODES = {
     "editors": 12_100,
     "endpoints": 11_200,
     "gateway": 13_400,
-    "journal": 22_200,
+    "journal": 22_400,
     "lab": 40_900,
     "relay": 19_300,
     "replay": 8_700,
