@@ -50,7 +50,7 @@ GROUPS: dict[str, str] = {
         "StepStarted RequestStarted FrameSeen TextDelta ReasoningDelta RequestFinished AttemptDiscarded ToolStarted ToolProgress "
         "ToolFinished CallAnswered AskOpened AskClosed ToolsetNoted RunNoted ChildSeen RunFinished"
     ),
-    "Turns that workers run": "submit_turn turn_status open_asks answer_asks cancel_turns watch_session",
+    "Turns that workers run": "submit_turn turn_status queue_totals open_asks answer_asks cancel_turns retry_turns watch_session",
     "Histories": "messages_from messages_to messages_from_json ImportedHistory ExportedHistory",
 }
 """Every name of `turnwise.__all__`, once."""

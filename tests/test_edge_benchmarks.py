@@ -16,6 +16,7 @@ SYSTEMS = {
     "journal_append": {"turnwise", "bare SQLite", "turnwise, PostgreSQL"},
     "tool_dispatch": {"turnwise"},
     "resuming": {"turnwise"},
+    "pieces": {"turnwise"},
     "telemetry": {"turnwise"},
     "cold_start": {"turnwise", "turnwise, as a library"},
     "first_reply": {"turnwise", "bare agent"},

@@ -31,7 +31,7 @@ SessionBusy SessionKey SessionLeft Settings StepChanges StepOptions StepStarted 
 Telemetry Text TextDelta Tool ToolAboutToRun ToolCall ToolFault ToolFinished ToolProgress ToolRan ToolResult ToolSpec
 ToolStarted Toolset ToolsetNoted TurnEnded TurnwiseBug TurnwiseError UnknownModel UnknownOption Usage Workspace
 __version__ answer_asks approved cancel_turns filtered messages_from messages_from_json messages_to open_asks prefixed
-read_prices run_so_far submit_turn tool turn_status watch_session
+queue_totals read_prices retry_turns run_so_far submit_turn tool turn_status watch_session
 """
 
 

@@ -104,7 +104,15 @@ if TYPE_CHECKING:
         ToolSpec,
         Usage,
     )
-    from turnwise.workers.remote_turns import answer_asks, cancel_turns, open_asks, submit_turn, turn_status
+    from turnwise.workers.remote_turns import (
+        answer_asks,
+        cancel_turns,
+        open_asks,
+        queue_totals,
+        retry_turns,
+        submit_turn,
+        turn_status,
+    )
 
 _ROOMS = {
     "turnwise.running.approvals": ("Asking",),
@@ -200,7 +208,15 @@ _ROOMS = {
         "ToolSpec",
         "Usage",
     ),
-    "turnwise.workers.remote_turns": ("answer_asks", "cancel_turns", "open_asks", "submit_turn", "turn_status"),
+    "turnwise.workers.remote_turns": (
+        "answer_asks",
+        "cancel_turns",
+        "open_asks",
+        "queue_totals",
+        "retry_turns",
+        "submit_turn",
+        "turn_status",
+    ),
 }
 # public name -> (module, the name there)
 _PLACES = {
@@ -338,7 +354,9 @@ __all__ = [
     "messages_to",
     "open_asks",
     "prefixed",
+    "queue_totals",
     "read_prices",
+    "retry_turns",
     "run_so_far",
     "submit_turn",
     "tool",

@@ -10,7 +10,7 @@ import pytest
 
 from postgres_server import PostgresServer
 from turnwise.errors import CallerError
-from turnwise.workers.queue import TurnQueue
+from turnwise.workers.queue import TurnQueue, WorkerTerms
 from workers.farm import Farm
 
 pytestmark = pytest.mark.costly
@@ -58,6 +58,26 @@ def test_one_row_hides_no_other(farm: Farm, queue: TurnQueue, postgres_dsn: str)
     assert "it takes no answer any more" in farm.run("status", told["a time long ago"]).stdout
     assert "answer: turnwise answer" in farm.run("status", told["a time without end"]).stdout
     assert "no worker takes a turn that was claimed" in farm.run("status", told["an epoch at its end"]).stdout
+
+
+def test_status_begins_with_the_totals(farm: Farm, queue: TurnQueue) -> None:
+    """Proves: without a session, a table and an object tell the turns by agent and state and the workers; filters choose turns,
+    and belong to no session."""
+    session = queue.submit("Go.", agent="plain", labels={"team": "a"})
+    queue.submit("Go.", agent="other")
+    terms = WorkerTerms(name="w", agents=("plain",))
+    queue.renew((), terms=terms)
+    assert queue.claim(terms) is not None
+    lines = farm.run("status").stdout.splitlines()
+    assert lines[0].split() == ["agent", "state", "turns", "oldest"]
+    assert sorted([line.split()[:3] for line in lines[1:3]]) == [["other", "queued", "1"], ["plain", "running", "1"]]
+    assert [line.split() for line in lines[4:6]] == [["worker", "runs", "sessions"], ["w", "1", session]]
+    totals, turn = map(json.loads, farm.run("status", "--json", "--label", "team=a").stdout.splitlines())
+    assert totals["depth"] == {"plain": 1} and totals["workers"][0]["sessions"] == [session]
+    assert [(one["agent"], one["state"], one["turns"]) for one in totals["turns"]] == [("plain", "running", 1)]
+    assert turn["session"] == session
+    assert "no such turn was submitted" in farm.run("status", "--agent", "plain", "--state", "waiting").stderr
+    assert farm.run("status", session, "--agent", "plain").returncode == 2
 
 
 def test_words_that_are_no_text_are_wrong_use(farm: Farm, queue: TurnQueue) -> None:

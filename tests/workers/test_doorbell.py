@@ -11,7 +11,8 @@ from journal.cutting_proxy import CuttingProxy
 from postgres_server import PostgresServer
 from terminal.running import running_lab
 from turnwise.base.clock import SystemClock
-from turnwise.workers.queue import CHANNEL, TurnQueue, WorkerTerms
+from turnwise.journal.postgres.news import TURNS
+from turnwise.workers.queue import TurnQueue, WorkerTerms
 from workers.farm import Farm, scripts
 
 pytestmark = pytest.mark.costly
@@ -51,7 +52,7 @@ def test_a_doubled_ring_runs_nothing_twice(farm: Farm, postgres_dsn: str) -> Non
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         session = farm.submit("plain")
         for _ in range(100):
-            connection.execute("select pg_notify(%s, %s)", (CHANNEL, session))
+            connection.execute("select pg_notify(%s, %s)", (TURNS, session))
     assert farm.ended(session)["answer"] == "Done: did a"
     assert farm.effects() == ["a"]
 

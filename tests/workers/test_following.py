@@ -17,6 +17,7 @@ from turnwise.agent.followed_session import watch_session
 from turnwise.base.clock import SystemClock
 from turnwise.replay.replayed_events import SessionEvent
 from turnwise.running.watcher_events import ToolFinished, ToolStarted, TurnFinished
+from turnwise.workers.queue import TurnQueue
 from waits import HANG_S
 from workers.farm import Farm, scripts
 
@@ -93,6 +94,38 @@ def test_a_follower_hears_of_records_at_once(farm: Farm, postgres_dsn: str) -> N
         return ""
 
     assert asyncio.run(first_result_of_slow())
+
+
+def test_many_followers_share_a_few_connections(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: sixty followers of thirty sessions in one event loop use six connections at most; each hears that its session
+    has ended, and does not look for it: it would look every ten minutes."""
+    sessions = [queue.submit("Go.", agent="plain") for _ in range(30)]
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+
+        def ours() -> int:
+            row = connection.execute(
+                "select count(*) from pg_stat_activity where datname = current_database()"
+                " and backend_type = 'client backend' and pid <> pg_backend_pid()"
+            ).fetchone()
+            return 0 if row is None else row[0]
+
+        async def follow() -> int:
+            follows = [asyncio.create_task(follow_to_end(one)) for one in (*sessions, *sessions)]
+            async with asyncio.timeout(HANG_S):
+                watched = "select count(*) from turnwise.turn where watched_until is not null"
+                while connection.execute(watched).fetchone() != (len(sessions),):
+                    await asyncio.to_thread(connection.execute, "select 1")
+                most = ours()
+                for one in sessions:
+                    queue.cancel(one)
+                await asyncio.gather(*follows)
+            return most
+
+        async def follow_to_end(session: str) -> None:
+            async for _ in watch_session(postgres_dsn, session, poll_s=600.0):
+                pass
+
+        assert asyncio.run(follow()) - 1 <= 6  # one is the queue's
 
 
 @pytest.mark.promise("keep:machines")

@@ -6,9 +6,10 @@ import msgspec
 import psycopg
 import pytest
 
-from turnwise.errors import JournalFailed
+from turnwise.errors import CallerError, JournalFailed
 from turnwise.workers import statements
 from turnwise.workers.queue import MOST_NUMBERS, TurnQueue, WorkerTerms
+from turnwise.workers.turn_status import TurnFilter
 
 MANY = 2000
 TERMS = WorkerTerms(name="w", agents=("plain",))
@@ -26,10 +27,12 @@ def fill(connection: psycopg.Connection, *, session: str) -> None:
     )
 
 
-def steps(connection: psycopg.Connection, statement: Any, **values: Any) -> list[dict[str, Any]]:
+def steps(
+    connection: psycopg.Connection, statement: Any, *, is_by_index: bool = True, **values: Any
+) -> list[dict[str, Any]]:
     """Of the plan, each as it was executed."""
     with connection.transaction():
-        connection.execute(statements.BY_INDEX)
+        connection.execute(statements.BY_INDEX if is_by_index else statements.BY_PARTIAL_INDEX)
         row = connection.execute(
             "explain (analyze, format json) " + statement, {**TERMS.values(), "longest": 9, **values}
         ).fetchone()
@@ -87,6 +90,47 @@ def test_a_look_at_the_turns_costs_what_it_shows(
             found = steps(connection, statement, session="s", limit=5)
             assert rows_seen(found) < 100
     assert len(queue.status(limit=5)) == 5
+
+
+@pytest.mark.parametrize("is_analyzed", [False, True])
+def test_totals_read_no_turn_that_has_ended(is_analyzed: bool, queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: beside thousands of ended turns, the totals and the filters read only the open ones: by agent and state, with the
+    oldest age, the label of a session, the sessions that can run at once, and what the workers run."""
+    queue.submit("Go.", agent="plain", labels={"team": "a"})
+    for agent in ("plain", "plain", "other"):
+        last = queue.submit("Go.", agent=agent)
+    queue.submit("Then.", agent="other", session=last)
+    queue.renew((), terms=TERMS)
+    claim = queue.claim(TERMS)
+    assert claim is not None
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("set search_path = turnwise")
+        connection.execute(
+            "insert into turn (id, session, status, owner, created, agent, prompt, epoch) select 't' || i, %s, 'done', '', i,"
+            f" 'plain', 'Go.', 0 from generate_series(1, {MANY}) i".encode(),
+            (last,),
+        )
+        if is_analyzed:
+            connection.execute("analyze turn; analyze session")
+        values = {"state": "", "agent": "", "names": ["team"], "texts": ["a"], "session": "", "limit": 5}
+        for statement in (statements.TOTALS, statements.STATUS_OF_OPEN, statements.WORKERS):
+            assert rows_seen(steps(connection, statement, is_by_index=False, **values)) < 100
+        (other_1, other_2) = queue.status(only=TurnFilter(agent="other"))
+        assert (other_1.session, other_2.session) == (last, last)
+    totals = queue.totals()
+    assert {(one.agent, one.state): one.turns for one in totals.turns} == {
+        ("plain", "running"): 1,
+        ("plain", "queued"): 2,
+        ("other", "queued"): 2,
+    }
+    assert totals.depth == {"plain": 3, "other": 1} and all(one.oldest_s >= 0 for one in totals.turns)
+    assert [(one.name, one.sessions) for one in totals.workers] == [("w", (claim.session,))]
+    labelled = queue.totals(only=TurnFilter(labels={"team": "a"}))
+    assert [(one.agent, one.state, one.turns) for one in labelled.turns] == [("plain", "running", 1)]
+    assert [turn.status for turn in queue.status(only=TurnFilter(labels={"team": "a"}))] == ["running"]
+    assert len(queue.status(only=TurnFilter(state="ended"), limit=7)) == 7
+    with pytest.raises(CallerError, match="`state` must be one of"):
+        queue.totals(only=TurnFilter(state="done"))
 
 
 def test_a_session_stands_in_the_line_as_long_as_a_turn_of_it_is_queued(queue: TurnQueue, postgres_dsn: str) -> None:

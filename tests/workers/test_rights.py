@@ -72,6 +72,8 @@ def test_the_rights_of_the_page_are_enough(
             queue.park(claim, asked=ASKED, deadline_s=60)
             assert answer(own, session, [Approval(call_id="c", verdict="deny")], clock=SystemClock()) == 0
             assert own.cancel(session) == 1
+            admin.execute("update turnwise.turn set stop_reason = 'given_up' where session = %s", (session,))
+            assert own.retry(session).stop_reason == "given_up"
         if who == "worker":
             claim = own.claim(TERMS)
             assert claim is not None and own.renew([claim], terms=TERMS)

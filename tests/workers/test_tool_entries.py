@@ -15,6 +15,7 @@ from turnwise.base.clock import SystemClock
 from turnwise.errors import JournalFailed
 from turnwise.journal.owners import Claim
 from turnwise.testing import ScriptedModel, call
+from turnwise.vocab import Frame
 from turnwise.workers.queue import TurnQueue, WorkerTerms
 
 TERMS = WorkerTerms(name="worker@one:1:1", agents=("helper",))
@@ -45,6 +46,9 @@ class WatchedLease:
         if self.has_lapsed:
             raise EndedProcess
         self.seen.append("look")
+
+    def see_frames(self, turn: str, frames: Sequence[Frame], /, *, number: int) -> None:
+        """Nobody follows."""
 
     def let_go(self) -> None:
         raise JournalFailed("given back")

@@ -14,6 +14,7 @@ import msgspec
 
 from turnwise.base.activity import Activity
 from turnwise.turn.config import Approval, AskOrigin, OneAsk
+from turnwise.vocab import Frame
 
 WORKER = "worker@"  # begins the name of an owner whose lease decides
 ENDED = frozenset("ZXx")  # states of a process that has ended (proc(5))
@@ -208,6 +209,10 @@ class Lease(Protocol):
     @property
     def activity(self) -> Activity:
         """Of the turn and its sub-agents."""
+        ...
+
+    def see_frames(self, turn: str, frames: Sequence[Frame], /, *, number: int) -> None:
+        """Takes the frames of the response to the turn's request `number`, for those who follow the turn elsewhere."""
         ...
 
     def check(self) -> None:

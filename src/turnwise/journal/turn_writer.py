@@ -236,8 +236,9 @@ class TurnJournal:
         return (yield partial(self.lease.ask, asks, deadline_s=deadline_s, folder=folder))
 
     @property
-    def asks_below(self) -> Lease | None:
-        """By which the sub-agents' asks reach a person; None where nobody keeps the turn, or it is a sub-agent's own."""
+    def own_lease(self) -> Lease | None:
+        """By which the turn's text reaches followers, and its sub-agents' asks a person. None if nobody keeps the turn, or if it
+        is a sub-agent's own."""
         return self.lease if self._may_be_let_go else None
 
     def request_became(self, entry: LedgerEntry) -> None:

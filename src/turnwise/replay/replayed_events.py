@@ -305,14 +305,23 @@ def _frames(number: int, response: Response | None) -> Iterator[WatcherEvent]:
 # A session while it is written: what a watcher would have been told of each new record.
 
 
+class TextPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a response that another process receives. `request` is the number of the request in its turn; `at` is how many
+    characters of the response's text come before the piece. Pieces may be missing; the whole text comes with the response."""
+
+    request: int
+    at: int
+    text: str
+
+
 class SessionEvent(msgspec.Struct, frozen=True, kw_only=True):
     """What one record of a session told. `number` is the record's own in its session, from 1: several events may have it. `time`
-    is UTC, seconds since 1970."""
+    is UTC, seconds since 1970. A `TextPiece` has no record: its number is that of the last record before it."""
 
     number: int
     turn: str
     time: float
-    seen: WatcherEvent | PersonSpoke
+    seen: WatcherEvent | PersonSpoke | TextPiece
 
 
 class SessionFollower:

@@ -280,7 +280,7 @@ def _failed(asking: Asking, *, why: str, logged: str = "") -> list[Approval]:
 
 def approver_below(journal: TurnJournal | None) -> Approver | None:
     """Puts the asks of the turn's sub-agents to a person on any machine. None if no worker's lease keeps the turn."""
-    lease = None if journal is None else journal.asks_below
+    lease = None if journal is None else journal.own_lease
     if lease is None:
         return None
 

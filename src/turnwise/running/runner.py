@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import math
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, assert_never
 
@@ -325,7 +326,11 @@ class _Running:
         inner = None if self.observer is None else self.observer.see
         if self._log is not None and self._log.sees:
             inner = self._log.see if inner is None else both(inner, self._log.see)
-        self._watchers = Watchers(means.observation.watch, feed=means.observation.feed, inner=inner)
+        lease = None if pen is None else pen.pen.own_lease
+        elsewhere = None if lease is None else partial(lease.see_frames, config.turn_id)
+        self._watchers = Watchers(
+            means.observation.watch, feed=means.observation.feed, inner=inner, elsewhere=elsewhere
+        )
         self._tell = self._watchers.tell
         if means.observation.begins is not None:
             means.observation.begins(self._take_toolset_note)

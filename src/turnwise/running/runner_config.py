@@ -333,7 +333,7 @@ class Sender:
             endpoint=endpoint,
             transport=self._means.transport,
             clock=self._clock,
-            on_frames=partial(self._watchers.tell_frames, number=number) if self._watchers.are_there else None,
+            on_frames=partial(self._watchers.tell_frames, number=number) if self._watchers.take_frames else None,
             limits=self._means.limits,
             habits=self._habits,
         )

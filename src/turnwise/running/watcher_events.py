@@ -222,12 +222,26 @@ Feed = Callable[[Sequence[WatcherEvent]], object]
 _log = logging.getLogger("turnwise")
 
 
+class FrameTaker(Protocol):
+    """Takes the frames of a response, and raises nothing."""
+
+    def __call__(self, frames: Sequence[Frame], /, *, number: int) -> None: ...
+
+
 class Watchers:
     """Tells a `Watch`, a `Feed`, and the observer of the turn (`inner`), as far as they exist. None of them can harm the turn or
-    each other."""
+    each other. `elsewhere` takes the frames for other processes; it is told nothing else."""
 
-    def __init__(self, watch: Watch | None, *, feed: Feed | None, inner: Feed | None = None) -> None:
+    def __init__(
+        self,
+        watch: Watch | None,
+        *,
+        feed: Feed | None,
+        inner: Feed | None = None,
+        elsewhere: FrameTaker | None = None,
+    ) -> None:
         self._watch = watch
+        self._elsewhere = elsewhere
         self._feed = feed
         self._inner = inner
 
@@ -235,13 +249,17 @@ class Watchers:
     def are_there(self) -> bool:
         return self._watch is not None or self._feed is not None or self._inner is not None
 
+    @property
+    def take_frames(self) -> bool:
+        return self.are_there or self._elsewhere is not None
+
     def listen(self, feed: Feed) -> None:
         """From now on this feed is told, in place of another one."""
         self._feed = feed
 
     def leave(self) -> None:
         """From now on nobody is told anything."""
-        self._watch = self._feed = self._inner = None
+        self._watch = self._feed = self._inner = self._elsewhere = None
 
     def tell(self, seen: WatcherEvent) -> None:
         if self.are_there:
@@ -249,6 +267,8 @@ class Watchers:
 
     def tell_frames(self, frames: Sequence[Frame], *, number: int) -> None:
         """`frames` are what one read brought of the response to request `number`."""
+        if frames and self._elsewhere is not None:
+            self._elsewhere(frames, number=number)
         if frames and self.are_there:
             # a read usually has one frame, and speed counts
             self._tell(

@@ -1,5 +1,5 @@
-"""Turns in a database: its options, and the commands `submit`, `answer` and `cancel`. And reading the user's journal for commands
-that only show it."""
+"""Turns in a database: its options, and the commands `submit`, `answer`, `cancel` and `retry`. And reading the user's journal for
+commands that only show it."""
 
 import os
 import sys
@@ -15,6 +15,7 @@ from turnwise.agent.formatting import many
 from turnwise.base.clock import SystemClock
 from turnwise.base.extras import require_extras
 from turnwise.coding_agent.asked_calls import ALL, check_shown, decide, marked
+from turnwise.coding_agent.text import visible_line
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 from turnwise.journal.journal import DATABASES, Journal, journal_path
 from turnwise.settings.options import RunSettings
@@ -199,13 +200,19 @@ def submit_command(
 
         wishes = TurnWishes(model=model, instructions=instructions, effects=effects or None, most=settings)
         found = queue.submit(
-            prompt, agent=agent, session=session, priority=priority, needs=needs, wishes=wishes, labels=_labels(labels)
+            prompt,
+            agent=agent,
+            session=session,
+            priority=priority,
+            needs=needs,
+            wishes=wishes,
+            labels=labels_given(labels),
         )
         text = msgspec.json.encode({"session": found}).decode() if as_json else found
         sys.stdout.write(f"{text}\n")
 
 
-def _labels(given: Sequence[str]) -> dict[str, str]:
+def labels_given(given: Sequence[str]) -> dict[str, str]:
     """Labels of the form `user=42`. Raises Failure for a label without a name, and for a name that occurs twice."""
     labels = dict[str, str]()
     for one in given:
@@ -342,3 +349,28 @@ def cancel_command(session: str, database: str | None, as_json: bool) -> None:
         sys.stdout.write(f"{msgspec.json.encode(said).decode() if as_json else many(count, 'turn')}\n")
     if not count:
         sys.exit(FAILED)
+
+
+# `turnwise retry`: run the failed turn of a session again.
+
+
+RETRY_EPILOG = """\b
+Examples:
+  turnwise retry 019aa1b2c3d4e5f60718293a4b
+
+A turn has failed if its provider failed, if five workers in a row died of it, or if its agent or a tool raised an exception. It
+runs with the same prompt and limits, before the later turns of its session. Exit codes: 0 it is queued; 1 the database failed; 2
+wrong use, or no such turn."""
+
+
+@click.command(cls=EndsWithLine, epilog=RETRY_EPILOG)
+@click.argument("session")
+@database_option
+@json_option("Print one JSON object.")
+def retry_command(session: str, database: str | None, as_json: bool) -> None:
+    """Run the last turn of SESSION again, if it failed."""
+    with as_one_line(), open_queue(database) as queue:
+        retried = queue.retry(session)
+    why = retried.stop_reason or retried.problem or ""
+    text = f"a worker with the agent `{retried.agent}` runs the turn again; it had ended: {why}"
+    sys.stdout.write(f"{msgspec.json.encode(retried).decode() if as_json else visible_line(text)}\n")

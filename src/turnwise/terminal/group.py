@@ -117,6 +117,7 @@ COMMANDS = {
     "status": ("turnwise.terminal.status", "Show the turns that were submitted, and what they wait for."),
     "answer": ("turnwise.terminal.databases", "Answer what a turn asks that a worker runs, from any machine."),
     "cancel": ("turnwise.terminal.databases", "End the turns of a session, wherever they run."),
+    "retry": ("turnwise.terminal.databases", "Run the failed turn of a session again."),
     "lab": ("turnwise.terminal.lab", "Serve a scripted provider on this machine."),
     "completion": (
         "turnwise.terminal.command_options",

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sys
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
@@ -20,7 +20,7 @@ from turnwise.coding_agent.run_events import text_of_result
 from turnwise.coding_agent.text import clean, clean_row, shortened, visible_line
 from turnwise.errors import JournalFailed
 from turnwise.journal.journal import Journal
-from turnwise.replay.replayed_events import PersonSpoke, SessionEvent
+from turnwise.replay.replayed_events import PersonSpoke, SessionEvent, TextPiece
 from turnwise.running.watcher_events import (
     AskClosed,
     AskOpened,
@@ -40,14 +40,23 @@ from turnwise.running.watcher_events import (
     WatcherEvent,
 )
 from turnwise.terminal.command_options import json_option
-from turnwise.terminal.databases import as_database_failure, checked_dsn, database_option, open_queue
+from turnwise.terminal.databases import as_database_failure, checked_dsn, database_option, labels_given, open_queue
 from turnwise.terminal.events import JsonLines
 from turnwise.terminal.failures import FAILED, Failure, as_one_line
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
+from turnwise.terminal.usage import Column, lines_of_table, width_of
 from turnwise.vocab import Refusal, Text, TextDelta
 from turnwise.workers.open_asks import ShownAsk
-from turnwise.workers.turn_status import A_PERSON, A_PERSON_BELOW, TurnStatus
+from turnwise.workers.turn_status import (
+    A_PERSON,
+    A_PERSON_BELOW,
+    ALL_TURNS,
+    STATES,
+    QueueTotals,
+    TurnFilter,
+    TurnStatus,
+)
 
 if TYPE_CHECKING:
     from turnwise.workers.queue import TurnQueue
@@ -62,15 +71,20 @@ class EventLines:
     """Writes each event to standard output at once."""
 
     def __init__(self, *, as_json: bool) -> None:
+        self._shown = ("", 0, 0)  # the turn and the request whose pieces were shown last, and how many characters
+        self._is_in_line = False
         self._place: dict[str, object] = {"n": 0}
         self._json = JsonLines(within=self._place) if as_json else None
 
     def __call__(self, event: SessionEvent) -> None:
         self._place.update(n=event.number, turn=event.turn)
         seen = event.seen
-        if self._json is None:
+        if isinstance(seen, TextPiece):
+            self._show_piece(event.turn, seen)
+        elif self._json is None:
+            self.end_line()
             line = _spoken(seen) if isinstance(seen, PersonSpoke) else _seen(seen)
-            if line:
+            if line and not self._has_shown(event):
                 sys.stdout.write(f"  {clean_row(line)}\n")
                 sys.stdout.flush()
         elif isinstance(seen, PersonSpoke):
@@ -78,6 +92,31 @@ class EventLines:
             sys.stdout.flush()
         else:
             self._json(seen)
+
+    def _show_piece(self, turn: str, piece: TextPiece) -> None:
+        """For people, pieces that follow each other stand in one line. A piece that does not continue them is left out."""
+        if self._json is not None:
+            told = {"event": "text_piece", "request": piece.request, "at": piece.at, "text": piece.text}
+            _write(told | self._place)
+        elif piece.at == 0 or self._shown == (turn, piece.request, piece.at):
+            before = "" if self._is_in_line and piece.at else "  says: "
+            sys.stdout.write(before + clean_row(visible_line(piece.text)))
+            sys.stdout.flush()
+            self._shown, self._is_in_line = (turn, piece.request, piece.at + len(piece.text)), True
+
+    def end_line(self) -> None:
+        """End the line of pieces, if it is open."""
+        if self._is_in_line:
+            sys.stdout.write("\n")
+            self._is_in_line = False
+
+    def _has_shown(self, event: SessionEvent) -> bool:
+        """Whether the pieces have shown all of the text that the event tells."""
+        match event.seen:
+            case FrameSeen(number=number, frame=TextDelta(text=text)):
+                return self._shown == (event.turn, number, len(text))
+            case _:
+                return False
 
 
 def _spoken_as_data(spoke: PersonSpoke) -> dict[str, object]:
@@ -133,13 +172,18 @@ GIVE_UP_S = 60.0  # without the database
 MOST_NUMBER = 2**31 - 1
 SHOWN = 50
 OPEN = ("queued", "running")
+LONGEST_AGE_S = 10**9
 ANSWERED = {"allow": "allowed", "deny": "denied"}
 
 STATUS_EPILOG = """\b
 Examples:
   turnwise status
+  turnwise status --state waiting --agent helper --label team=sales
   turnwise status 019aa1b2c3d4e5f60718293a4b
   turnwise status 019aa1b2c3d4e5f60718293a4b --follow --json
+
+Without a session, it begins with how many turns wait and run, by agent and state, and with the workers. Turns that have ended are
+not counted. With --agent or --label, they are shown only with `--state ended`.
 
 With --follow it waits until no turn of the session is open. It writes the session's events, from the first one or from number
 N, and then the answer. You can stop it and start it again at any time.
@@ -162,18 +206,41 @@ Exit codes:
     metavar="N",
     help="With --follow: begin with the event of this number. [default: 1]",
 )
-@json_option("One JSON object a turn or event, on one line each.")
-def status_command(session: str, database: str | None, follow: bool, first: int | None, as_json: bool) -> None:
-    """Show the turns that were submitted, the latest first, or those of SESSION."""
+@click.option("--state", type=click.Choice(STATES), help="Without a session: only turns in this state.")
+@click.option("--agent", default="", metavar="NAME", help="Without a session: only turns of this agent.")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="Without a session: only turns of sessions with this label. May be repeated.",
+)
+@json_option("One JSON object for the totals, and one a turn or event, on one line each.")
+def status_command(
+    session: str,
+    database: str | None,
+    follow: bool,
+    first: int | None,
+    state: str | None,
+    agent: str,
+    labels: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show how the queue stands and the turns that were submitted, the latest first, or the turns of SESSION."""
     if follow and not session:
         raise Failure("`--follow` needs a session")
     if first is not None and not follow:
         raise Failure("`--from` needs `--follow`")
     with as_one_line(), open_queue(database) as queue:
-        turns = queue.status(session, limit=SHOWN)
+        only = TurnFilter(state=state or "", agent=agent, labels=labels_given(labels))
+        if not session:
+            totals = queue.totals(only=only)
+            for line in [totals] if as_json else totals_said(totals):
+                _write(line)
+        turns = queue.status(session, limit=SHOWN, only=only)
         if session and not turns:
             raise Failure(f"no turn of a session `{session}` was submitted")
-        _show_all(turns, as_json=as_json)
+        _show_all(turns, as_json=as_json, is_filtered=only != ALL_TURNS)
         if follow:
             following = _Following(queue, session=session, turns=turns, as_json=as_json)
             run_to_end(following.run(checked_dsn(database), after=(first or 1) - 1))
@@ -198,7 +265,7 @@ class _Following:
     async def run(self, dsn: str, *, after: int) -> None:
         looking = asyncio.create_task(self._look_on())
         try:
-            async for event in watch_session(dsn, self._session, after=after, give_up_s=GIVE_UP_S):
+            async for event in watch_session(dsn, self._session, after=after, pieces=True, give_up_s=GIVE_UP_S):
                 self._show(event)
         finally:
             looking.cancel()
@@ -214,7 +281,10 @@ class _Following:
     async def _look(self) -> None:
         turns = await asyncio.to_thread(self._queue.status, self._session, limit=SHOWN)
         before, self.turns = self.turns, turns
-        _show_all([turn for turn in turns if turn not in before], as_json=self._as_json, is_change=True)
+        changed = [turn for turn in turns if turn not in before]
+        if changed:
+            self._show.end_line()
+        _show_all(changed, as_json=self._as_json, is_change=True)
 
 
 def is_open(turn: TurnStatus) -> bool:
@@ -222,13 +292,44 @@ def is_open(turn: TurnStatus) -> bool:
     return turn.status in OPEN or bool(turn.asks)
 
 
-def _show_all(turns: list[TurnStatus], *, as_json: bool, is_change: bool = False) -> None:
+def _show_all(turns: list[TurnStatus], *, as_json: bool, is_change: bool = False, is_filtered: bool = False) -> None:
     if not turns and not as_json and not is_change:
-        say("no turn was submitted yet: `turnwise submit` does it")
+        say("no such turn was submitted" if is_filtered else "no turn was submitted yet: `turnwise submit` does it")
     for turn in turns:
         _write(turn if as_json else line_of(turn))
         for line in [] if as_json else asks_said(turn):
             _write(line)
+
+
+def totals_said(totals: QueueTotals) -> list[str]:
+    """Two tables: the turns by agent and state, and the workers. A table without rows is left out."""
+    rows = totals.turns
+    agents = Column(name="agent", cells=[visible_line(one.agent) for one in rows])
+    of_turns = [
+        Column(name="state", cells=[one.state for one in rows], align="left"),
+        Column(name="turns", cells=[f"{one.turns:,}" for one in rows]),
+        Column(name="oldest", cells=[_age_said(one.oldest_s) for one in rows]),
+    ]
+    names = Column(name="worker", cells=[visible_line(one.name) for one in totals.workers])
+    of_workers = [
+        Column(name="runs", cells=[str(len(one.sessions)) for one in totals.workers]),
+        Column(
+            name="sessions",
+            cells=[shortened(visible_line(" ".join(one.sessions)), limit=SHOWN_CHARACTERS) for one in totals.workers],
+            align="left",
+            rank=1,
+        ),
+    ]
+    said: list[str] = []
+    for name, columns in ((agents, of_turns), (names, of_workers)):
+        if name.cells:
+            said += [*lines_of_table(name, columns, width=width_of(sys.stdout), stream=sys.stdout), ""]
+    return said
+
+
+def _age_said(age_s: float) -> str:
+    """The age of a turn, unless its row says something else."""
+    return str(timedelta(seconds=int(age_s))) if 0 <= age_s < LONGEST_AGE_S else "unknown"
 
 
 def line_of(turn: TurnStatus) -> str:

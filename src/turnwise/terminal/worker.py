@@ -1,6 +1,7 @@
 """`turnwise worker`: run the turns that wait in a database."""
 
 import asyncio
+import contextlib
 import importlib
 import os
 import signal
@@ -95,6 +96,16 @@ def _made_of(found: Any) -> object:
     return cast("object", found) if isinstance(found, Agent) or not callable(found) else found()
 
 
+def _address_of(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) <= LAST_PORT):
+        raise click.BadParameter("give a port, or a host and a port: `9464`, `0.0.0.0:9464`")
+    return host or "127.0.0.1", int(port)
+
+
+LAST_PORT = 65535
 MOST_TURNS = 1000
 LONGEST_LEASE_S = 3600.0
 
@@ -103,6 +114,7 @@ Examples:
   turnwise worker --agent helper=my_agents:helper
   turnwise worker --agent helper=my_agents:helper --agent coder=my_agents:make_coder --concurrency 20
   turnwise worker --agent coder=my_agents:coder --offers folder:/srv/x --json
+  turnwise worker --agent helper=my_agents:helper --metrics 9464
 
 AGENT is an `Agent` or a function that makes one; modules are found in this folder, too. Nothing else is imported: a turn only
 names one of these agents.
@@ -153,6 +165,12 @@ SIGTERM and Ctrl-C hand over the turns that run. Exit codes:
     metavar="S",
     help="Seconds that steps have to end after SIGTERM. [default: 20]",
 )
+@click.option(
+    "--metrics",
+    callback=_address_of,
+    metavar="[HOST:]PORT",
+    help="Serve gauges of the whole queue for Prometheus at `/metrics`. [HOST default: 127.0.0.1]",
+)
 @json_option("Log in JSON lines.")
 def worker_command(
     database: str | None,
@@ -163,6 +181,7 @@ def worker_command(
     allow_instructions: bool,
     lease_s: float,
     grace_s: float,
+    metrics: tuple[str, int] | None,
     as_json: bool,
 ) -> None:
     """Run the turns that wait in a database, with the agents named here."""
@@ -198,7 +217,12 @@ def worker_command(
 
         # A log without a reader blocks no turn.
         lines = WrittenLines(sys.stderr, dropped_line=lambda why: line_of(WorkerEvent(happening="waits", text=why)))
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(lines.close)
+            if metrics is not None:
+                from turnwise.workers.metrics import QueueMetrics
+
+                host, port = metrics
+                served = stack.enter_context(QueueMetrics(dsn, host=host, port=port))
+                lines.put(line_of(WorkerEvent(happening="metrics", text=served.url)))
             run_to_end(work(), new_loop=quickest_loop)
-        finally:
-            lines.close()

@@ -10,7 +10,7 @@ import os
 import selectors
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn
 
 from turnwise.base.activity import Activity
@@ -21,6 +21,7 @@ from turnwise.journal.postgres.connection import BoundedConnection, connect
 from turnwise.turn.config import Approval, OneAsk
 from turnwise.workers.asks_below import AsksBelow, InThread
 from turnwise.workers.open_asks import AskedElsewhere, listed_as
+from turnwise.workers.pieces import TurnPieces
 from turnwise.workers.queue import TurnQueue, WorkerTerms, lease_clock, listen, take_up
 
 FENCED = 70  # exit code
@@ -37,7 +38,8 @@ _POLL: Callable[[], selectors.BaseSelector] = getattr(selectors, "PollSelector",
 
 class Leases:
     """Holds and renews leases. Threads of this object call `on_lost` and `on_cancel` with a claim, `on_ring` when there may be a
-    turn, and `on_trouble` with the reason why nothing is renewed. Nothing is renewed if the event loop sends no `beat` for the
+    turn, `on_trouble` with the reason why nothing is renewed, `on_follower` with a session that somebody new follows, and
+    `on_followed` with the numbers of the turns that are followed. Nothing is renewed if the event loop sends no `beat` for the
     time of a lease and for `silent_s`."""
 
     def __init__(
@@ -50,9 +52,12 @@ class Leases:
         on_cancel: Callable[[Claim], None],
         on_ring: Callable[[], None],
         on_trouble: Callable[[str], None] = lambda why: None,
+        on_follower: Callable[[str], None] = lambda session: None,
+        on_followed: Callable[[Collection[int]], None] = lambda numbers: None,
         silent_s: float = SILENT_S,
     ) -> None:
         self._terms = terms
+        self._on_follower, self._on_followed = on_follower, on_followed
         self._on_trouble, self._silent_s = on_trouble, max(silent_s, terms.lease_s)
         self._beat_s = lease_clock()
         self._trouble = ""  # the last one that was told
@@ -151,7 +156,7 @@ class Leases:
         """Whether somebody rang, or may have rung while nobody listened."""
         if self._bell is None or self._bell.closed:
             self._bell = connect(self._queue.address)
-            listen(self._bell)
+            listen(self._bell, on_follower=self._on_follower)
             return True
         rung = _is_ready((self._bell.fileno(), self._woken), selectors.EVENT_READ, wait_s=wait_s)
         if rung:
@@ -164,6 +169,7 @@ class Leases:
         with self._lock:
             held = [claim for claim, _ in self._held.values()]
         ours = self._queue.renew(held, terms=self._terms)
+        self._on_followed([number for number, turn in ours.items() if turn.is_followed])
         self.check()  # a lease that lapsed ends the process, whichever thread finds it first
         for claim in held:
             found = ours.get(claim.number)
@@ -187,7 +193,7 @@ class Leases:
 
 class TurnLease:
     """The lease of one claimed turn, for the turn's pen. `is_over`: the worker gave the turn back; `asks`: it waits for a person.
-    `on_rest` is called whenever all of the turn only waits."""
+    `on_rest` is called whenever all of the turn only waits, and `on_pieces` when `pieces` has some to send."""
 
     def __init__(
         self,
@@ -199,6 +205,7 @@ class TurnLease:
         in_thread: InThread,
         on_asks: Callable[[tuple[str, ...]], None],
         on_rest: Callable[[], None],
+        on_pieces: Callable[[], None],
     ) -> None:
         self._claim = claim
         self._leases = leases
@@ -206,6 +213,8 @@ class TurnLease:
         self._ends = ends
         self.is_over = False
         self.asks = False
+        self.pieces = TurnPieces(wake=on_pieces)
+        self.see_frames = self.pieces.see
         self.activity = Activity(on_rest=on_rest)
         self.below = AsksBelow(
             claim,

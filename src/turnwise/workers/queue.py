@@ -23,6 +23,7 @@ from turnwise.journal.postgres.connection import (
     refuse_newer,
     version_of,
 )
+from turnwise.journal.postgres.news import FOLLOWERS, TURNS
 from turnwise.journal.postgres.store import raise_explained
 from turnwise.journal.session_rows import (
     NO_LABELS,
@@ -37,7 +38,21 @@ from turnwise.running.resumption import MOST_TRIES
 from turnwise.vocab.file_names import is_text
 from turnwise.workers import statements
 from turnwise.workers.open_asks import AskedElsewhere, listed_as, read_answers, read_asked, write_text
-from turnwise.workers.turn_status import NO_WISHES, TurnStatus, TurnWishes, status_of, write_wishes
+from turnwise.workers.turn_status import (
+    ALL_TURNS,
+    ENDED,
+    NO_WISHES,
+    STATES,
+    QueueTotals,
+    RetriedTurn,
+    TurnFilter,
+    TurnStatus,
+    TurnWishes,
+    retried_turn,
+    status_of,
+    totals_of,
+    write_wishes,
+)
 
 # How workers hear that a session may have a turn to run.
 #
@@ -45,22 +60,21 @@ from turnwise.workers.turn_status import NO_WISHES, TurnStatus, TurnWishes, stat
 # another mechanism can replace this.
 
 
-CHANNEL = "turnwise_turns"
-
-
 def ring(connection: BoundedConnection, *, session: str = "") -> None:
     """All listeners hear it once the current transaction is committed."""
-    connection.execute("select pg_notify(%s, %s)", (CHANNEL, session))
+    connection.execute("select pg_notify(%s, %s)", (TURNS, session))
 
 
-def listen(connection: BoundedConnection) -> None:
-    """The connection's socket becomes readable as soon as somebody rings."""
-    connection.add_notify_handler(_forget)  # without a handler, psycopg keeps each of them
-    connection.execute(f"listen {CHANNEL}")
+def listen(connection: BoundedConnection, *, on_follower: Callable[[str], None]) -> None:
+    """The connection's socket becomes readable as soon as somebody rings, or begins to follow a session: `on_follower` is told
+    which, when the ring is taken up."""
 
+    def take(notice: Notify) -> None:  # without a handler, psycopg keeps each of them
+        if notice.channel == FOLLOWERS:
+            on_follower(notice.payload)
 
-def _forget(_: Notify) -> None:
-    """Nothing to do: the socket has told the ring."""
+    connection.add_notify_handler(take)
+    connection.execute(f"listen {TURNS}; listen {FOLLOWERS}")
 
 
 def take_up(connection: BoundedConnection) -> None:
@@ -89,6 +103,13 @@ LONGEST_ASK_S = 10 * 365 * 86_400.0
 Result = TypeVar("Result")
 
 
+def _values_of(only: TurnFilter) -> dict[str, Any]:
+    if only.state not in ("", *STATES):
+        raise CallerError(f"`state` must be one of {', '.join(STATES)}, not `{only.state}`")
+    labels = read_labels(only.labels)
+    return {"state": only.state, "agent": only.agent, "names": [*labels], "texts": [*labels.values()]}
+
+
 class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's name, its agents, what it offers, and how long its leases last."""
 
@@ -113,6 +134,7 @@ class HeldTurn(msgspec.Struct, frozen=True):
     is_over: bool
     is_renewed: bool
     cancel: bool
+    is_followed: bool = False
 
 
 class TurnQueue:
@@ -303,9 +325,9 @@ class TurnQueue:
     def _failing(self, number: int, *, epoch: int, problem: str) -> dict[str, Any]:
         return {"number": number, "epoch": epoch, "problem": problem, "now": self._clock.now()}
 
-    def ring(self) -> None:
-        """Make waiting workers look for a turn."""
-        self.attempt(ring)
+    def ring(self, session: str) -> None:
+        """Make waiting workers look for a turn, and followers of the session look how it stands."""
+        self.attempt(lambda connection: ring(connection, session=session))
 
     def cancel(self, session: str) -> int:
         """Cancel the session's turns, and return how many end: waiting turns end at once, a running turn ends when its worker
@@ -322,17 +344,49 @@ class TurnQueue:
 
         return self.attempt(write)
 
-    def status(self, session: str = "", *, limit: int = MOST_SHOWN) -> list[TurnStatus]:
-        """The turns that were submitted, the latest first, at most `limit` of them. Raises CallerError for an impossible session
-        id and for an invalid limit."""
+    def retry(self, session: str) -> RetriedTurn:
+        """Queue the session's last turn again, if it failed. Raises CallerError, with the reason, if it cannot run again."""
+        check_session_id(session)
+
+        def write(connection: BoundedConnection) -> RetriedTurn:
+            connection.execute("select labels from session where id = %s for update", (session,))
+            row = connection.execute(statements.LAST_BEGUN, {"session": session}).fetchone()
+            retried = retried_turn(row, session=session)
+            values = {"turn": self._ids.new(), "now": self._clock.now(), "number": row and row[0]}
+            connection.execute(statements.AGAIN, values)
+            ring(connection, session=session)
+            return retried
+
+        return self._numbered(write)
+
+    def status(self, session: str = "", *, limit: int = MOST_SHOWN, only: TurnFilter = ALL_TURNS) -> list[TurnStatus]:
+        """The turns that were submitted, the latest first, at most `limit` of them. A filter without a state chooses among the
+        turns that have not ended. Raises CallerError for an impossible session id, for an invalid limit or state, and for a
+        session beside a filter."""
         check_session_id(session)
         if not 0 < limit <= MOST_ROWS:
             raise CallerError(f"`limit` must be from 1 to {MOST_ROWS:,}, not {limit}")
+        if session and only != ALL_TURNS:
+            raise CallerError("give a session, or a state, agent and labels, and not both")
+        values = {**_values_of(only), "session": session, "limit": limit, "longest": LONGEST}
 
         def read(connection: BoundedConnection) -> list[TurnStatus]:
             statement = statements.STATUS_OF_ONE if session else statements.STATUS_OF_ALL
-            rows = connection.execute(statement, {"session": session, "limit": limit, "longest": LONGEST}).fetchall()
-            return [status_of(row) for row in rows]
+            if only != ALL_TURNS:
+                statement = statements.STATUS_OF_ENDED if only.state == ENDED else statements.STATUS_OF_OPEN
+                connection.execute(statements.BY_PARTIAL_INDEX)
+            return [status_of(row) for row in connection.execute(statement, values).fetchall()]
+
+        return self.attempt(read)
+
+    def totals(self, *, only: TurnFilter = ALL_TURNS) -> QueueTotals:
+        """How many turns wait and run, and the workers. Turns that have ended are neither counted nor read."""
+        values = {**_values_of(only), "limit": MOST_SHOWN}
+
+        def read(connection: BoundedConnection) -> QueueTotals:
+            connection.execute(statements.BY_PARTIAL_INDEX)
+            turns = connection.execute(statements.TOTALS, values).fetchall()
+            return totals_of(turns, workers=connection.execute(statements.WORKERS, values).fetchall())
 
         return self.attempt(read)
 

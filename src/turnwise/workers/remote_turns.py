@@ -1,4 +1,5 @@
-"""Turns that workers run, from a program on any machine: the functions behind `turnwise submit`, `status`, `answer` and `cancel`.
+"""Turns that workers run, from a program on any machine: the functions behind `turnwise submit`, `status`, `answer`, `cancel`
+and `retry`.
 `follow` is `turnwise.watch_session`.
 
 Each opens a connection to the journal's database (`dsn`: `postgresql://USER@HOST/DATABASE`) and closes it, beside the event loop.
@@ -8,7 +9,7 @@ All raise JournalFailed if the database fails.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
@@ -18,13 +19,14 @@ from turnwise.errors import CallerError
 from turnwise.journal.session_rows import NO_LABELS, Labels
 from turnwise.settings.options import RunSettings, rows_of_limits
 from turnwise.turn.config import Approval, Effect
+from turnwise.workers.turn_status import QueueTotals, RetriedTurn, TurnFilter, TurnStatus, TurnWishes
 
 if TYPE_CHECKING:  # both need psycopg
     from turnwise.workers.ask_answers import OpenAsks
     from turnwise.workers.queue import TurnQueue
-    from turnwise.workers.turn_status import TurnStatus
 
 Result = TypeVar("Result")
+TurnState = Literal["queued", "running", "waiting", "ended"]
 MOST_SHOWN = 1000
 
 
@@ -49,9 +51,6 @@ async def submit_turn(
     and `limits` (`{"max_cost": 0.20, "max_steps": 5}`, as on the command line) can only narrow what the agent may do. Raises
     CallerError if the session does not exist or has other labels.
     """
-    require_extras("postgres")
-    from turnwise.workers.turn_status import TurnWishes
-
     known = {row.name for row in rows_of_limits()}
     if strange := [name for name in limits if name not in known]:
         raise CallerError(f"`limits` has no `{strange[0]}`: give some of {', '.join(sorted(known))}")
@@ -77,14 +76,46 @@ async def submit_turn(
     )
 
 
-async def turn_status(dsn: str, session: str = "", *, limit: int = MOST_SHOWN) -> "list[TurnStatus]":
-    """The turns that were submitted (to one session), the latest first, and what each waits for."""
-    return await _with_queue(dsn, lambda queue: queue.status(session, limit=limit))
+async def turn_status(
+    dsn: str,
+    session: str = "",
+    *,
+    limit: int = MOST_SHOWN,
+    state: TurnState | None = None,
+    agent: str = "",
+    labels: Labels = NO_LABELS,
+) -> list[TurnStatus]:
+    """The turns that were submitted (to one session), the latest first, and what each waits for.
+
+    Without a session, `state`, `agent` and `labels` choose among all turns. With an agent or labels and no state, only turns that
+    have not ended are looked at.
+    """
+    only = TurnFilter(state=state or "", agent=agent, labels=labels)
+    return await _with_queue(dsn, lambda queue: queue.status(session, limit=limit, only=only))
+
+
+async def queue_totals(
+    dsn: str, *, state: TurnState | None = None, agent: str = "", labels: Labels = NO_LABELS
+) -> QueueTotals:
+    """How many turns wait and run, by agent and state, and which workers run them. Turns that have ended are not read, so their
+    number costs nothing."""
+    only = TurnFilter(state=state or "", agent=agent, labels=labels)
+    return await _with_queue(dsn, lambda queue: queue.totals(only=only))
 
 
 async def cancel_turns(dsn: str, session: str) -> int:
     """Cancel the session's turns. Returns how many end: waiting turns at once, a running one when its worker hears of it."""
     return await _with_queue(dsn, lambda queue: queue.cancel(session))
+
+
+async def retry_turns(dsn: str, session: str) -> RetriedTurn:
+    """Let a worker run the session's last turn again, if it failed. Returns how it had ended.
+
+    A turn has failed if its provider failed (`provider_failed`), if five workers in a row died of it, or if its agent or a tool
+    raised an exception. A new turn with the same prompt and the same limits begins, before the later turns of the session. The
+    model sees what the failed turn has done. Raises CallerError if there is no such turn, or if it waits already to run again.
+    """
+    return await _with_queue(dsn, lambda queue: queue.retry(session))
 
 
 async def open_asks(dsn: str, session: str) -> "OpenAsks":

@@ -120,7 +120,8 @@ with seen as (
     update turn set lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
     from free where turn.number = free.number returning turn.number
 )
-select turn.number, turn.status <> 'running', turn.number in (select number from renewed), turn.cancel
+select turn.number, turn.status <> 'running', turn.number in (select number from renewed), turn.cancel,
+    coalesce(turn.watched_until > clock_timestamp(), false)
 from turn join held using (number, epoch)"""
 
 # `lost`: an agent that raised has left the turn in this status. The next claim raises the epoch, and a pen that was let go writes
@@ -150,6 +151,20 @@ FAIL: LiteralString = """
 update turn set status = 'lost', finished = %(now)s, complete = 0, problem = %(problem)s
 where number = %(number)s and epoch = %(epoch)s and status in ('running', 'lost')"""
 
+# The last turn of a session that has begun, and whether it is in the line again already.
+LAST_BEGUN: LiteralString = """
+select turn.number, turn.status, turn.stop_reason, turn.problem, turn.agent, exists (
+    select 1 from turn again where again.session = turn.session and again.status = 'queued'
+        and again.place = coalesce(turn.place, turn.number)
+) from turn where turn.session = %(session)s and turn.status not in ('queued', 'accepted')
+order by turn.number desc limit 1"""
+
+# A new turn that asks the same. It stands where the failed one stood, so before the later turns of its session.
+AGAIN: LiteralString = """
+insert into turn (id, session, status, epoch, owner, created, agent, priority, needs, prompt, wishes, place)
+select %(turn)s, session, 'queued', 0, '', %(now)s, agent, priority, needs, prompt, wishes, coalesce(place, number)
+from turn where number = %(number)s"""
+
 END_CANCELLED: LiteralString = """
 update turn set status = 'done', finished = %(now)s, stop_reason = 'cancelled', complete = 0 where number = %(number)s"""
 
@@ -177,7 +192,42 @@ select turn.session, turn.status, turn.agent, turn.priority, turn.needs, turn.ow
         order by last.number desc limit 1), '') = 'waiting',
     exists (select 1 from worker where until > clock_timestamp() and turn.agent = any(agents)),
     exists (select 1 from worker where until > clock_timestamp() and turn.agent = any(agents) and turn.needs <@ offers)
-from turn where turn.agent is not null and {}
-order by turn.created desc, turn.number desc limit %(limit)s"""
-STATUS_OF_ONE: LiteralString = _STATUS.format("turn.session = %(session)s")
-STATUS_OF_ALL: LiteralString = _STATUS.format("true")
+from {} order by turn.created desc, turn.number desc limit %(limit)s"""
+STATUS_OF_ONE: LiteralString = _STATUS.format("turn where turn.agent is not null and turn.session = %(session)s")
+STATUS_OF_ALL: LiteralString = _STATUS.format("turn where turn.agent is not null")
+
+_MATCHES: LiteralString = """
+turn.agent is not null and (%(agent)s::text = '' or turn.agent = %(agent)s) and (
+    cardinality(%(names)s::text[]) = 0 or not exists (
+        select 1 from unnest(%(names)s::text[], %(texts)s::text[]) as wanted (name, label) where label is distinct from
+            (select cast(labels as json) ->> wanted.name from session where session.id = turn.session)))"""
+
+# Each part reads the partial index of its state. Without an index for the whole, a database would read all finished turns.
+_OPEN: LiteralString = f"""
+select number, created, agent, status, session from turn where turn.status = 'queued' and {_MATCHES}
+union all select number, created, agent, status, session from turn where turn.status = 'running' and {_MATCHES}
+union all select number, created, agent, status, session from turn where turn.status = 'waiting' and {_MATCHES}"""
+STATUS_OF_OPEN: LiteralString = _STATUS.format(f"""(
+    select number from ({_OPEN}) open_turn where %(state)s::text in ('', status)
+    order by created desc, number desc limit %(limit)s
+) latest join lateral (select * from turn where turn.number = latest.number offset 0) turn on true""")
+STATUS_OF_ENDED: LiteralString = _STATUS.format(
+    f"turn where turn.status not in ('queued', 'running', 'waiting') and {_MATCHES}"
+)
+BY_PARTIAL_INDEX: LiteralString = "select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+
+# A row for each agent and state, and one for each agent without a state: how many of its sessions a worker could serve now, or
+# serves. A session runs one turn at a time, and none while it waits for a person.
+TOTALS: LiteralString = f"""
+select agent, status, count(*), greatest(0, extract(epoch from clock_timestamp())::double precision - min(created)),
+    count(distinct session) filter (where session not in (select session from turn asking where asking.status = 'waiting'))
+from ({_OPEN}) open_turn where %(state)s::text in ('', status) group by grouping sets ((agent, status), (agent))
+order by count(*) desc, agent limit %(limit)s"""
+
+WORKERS: LiteralString = """
+select worker.name, worker.agents, worker.offers,
+    coalesce(array_agg(turn.session order by turn.number) filter (where turn.number is not null), '{}')
+from worker left join turn on turn.status = 'running' and turn.owner = worker.name
+    and turn.lease_until >= statement_timestamp()
+where worker.until > clock_timestamp() and (%(agent)s::text = '' or %(agent)s = any(worker.agents))
+group by worker.name order by worker.name limit %(limit)s"""

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from turnwise.errors import TurnRefused
+from turnwise.errors import CallerError, TurnRefused
+from turnwise.journal.session_rows import NO_LABELS, Labels
 from turnwise.settings.options import RunSettings, rows_of_limits
 from turnwise.turn.config import Effect
 from turnwise.workers.open_asks import ShownAsk, read_answers, read_asked, shown_asks, shown_below
@@ -32,6 +33,96 @@ class TurnStatus(msgspec.Struct, frozen=True, kw_only=True):
     asks: tuple[ShownAsk, ...] = ()
     asks_folder: str = ""
     asks_until: float | None = None
+
+
+ENDED = "ended"
+STATES = ("queued", "running", "waiting", ENDED)  # by which turns are chosen
+
+
+class TurnFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Turns of that agent, in that state, and of sessions with these labels; "" and no labels: all of them."""
+
+    state: str = ""
+    agent: str = ""
+    labels: Labels = NO_LABELS
+
+
+ALL_TURNS = TurnFilter()
+
+
+FAILURES = ("provider_failed", "given_up", "tool_failed")  # stop reasons after which a turn can run again
+
+
+class RetriedTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed turn that runs again, and how it had ended: `stop_reason`, or else the `problem`."""
+
+    session: str
+    agent: str
+    stop_reason: str | None
+    problem: str | None
+
+
+class OpenTurns(msgspec.Struct, frozen=True):
+    """How many turns of an agent are in a state. `oldest_s`: the seconds since the oldest of them was submitted."""
+
+    agent: str
+    state: str
+    turns: int
+    oldest_s: float
+
+
+class RunningWorker(msgspec.Struct, frozen=True):
+    """A worker with a lease, and the sessions whose turns it runs."""
+
+    name: str
+    agents: tuple[str, ...]
+    offers: tuple[str, ...]
+    sessions: tuple[str, ...]
+
+
+class QueueTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """The turns that have not ended, and the workers.
+
+    `depth` is, by agent, how many sessions a worker serves or could serve now: as many turns can run at once. A session runs one
+    turn at a time, and none while it waits for a person. It is what an autoscaler compares with the workers' concurrency.
+    """
+
+    turns: tuple[OpenTurns, ...]
+    depth: dict[str, int]
+    workers: tuple[RunningWorker, ...]
+
+
+def totals_of(turns: Sequence[Sequence[Any]], *, workers: Sequence[Sequence[Any]]) -> QueueTotals:
+    """The totals in these rows. As in `status_of`, a row may hold anything."""
+    return QueueTotals(
+        turns=tuple(
+            [
+                OpenTurns(_shown(agent), _shown(state), count, oldest_s)
+                for agent, state, count, oldest_s, _ in turns
+                if state is not None
+            ]
+        ),
+        depth={_shown(agent): depth for agent, state, _, _, depth in turns if state is None},
+        workers=tuple(
+            [RunningWorker(_shown(name), *[tuple(map(_shown, one)) for one in more]) for name, *more in workers]
+        ),
+    )
+
+
+def retried_turn(row: Sequence[Any] | None, *, session: str) -> RetriedTurn:
+    """Raises CallerError, with the reason, if the turn of this row (`LAST_BEGUN`) cannot run again."""
+    if row is None:
+        raise CallerError(f"no turn of a session `{session}` has ended")
+    _, status, stop_reason, problem, agent, is_queued = row
+    has_failed = (status == "done" and stop_reason in FAILURES) or (status == "lost" and problem is not None)
+    if agent is None or not has_failed:
+        said = "was not submitted" if agent is None else f"has not failed (`{_shown(stop_reason or status)}`)"
+        raise CallerError(f"the last turn of session `{session}` {said}: submit a new turn")
+    if is_queued:
+        raise CallerError(f"the failed turn of session `{session}` waits already to run again")
+    return RetriedTurn(
+        session=session, agent=_shown(agent), stop_reason=_shown_or_none(stop_reason), problem=_shown_or_none(problem)
+    )
 
 
 A_PERSON = "a person's answer"

@@ -5,7 +5,7 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, TypeVar
 
@@ -31,6 +31,7 @@ from turnwise.settings.options import limits_in
 from turnwise.turn.config import Effect, TurnConfig
 from turnwise.vocab import StopReason, Text
 from turnwise.workers.leases import Leases, TurnLease
+from turnwise.workers.pieces import PieceSender, TurnPieces
 from turnwise.workers.queue import TurnQueue, WorkerTerms
 from turnwise.workers.turn_status import NO_WISHES, TurnWishes, read_wishes
 
@@ -101,7 +102,9 @@ LOOK_S = 5.0  # how often it looks for turns without a ring
 SETTLE_S = 2.0  # for cancelled tasks
 
 Outcome = TypeVar("Outcome")
-Happening = Literal["ready", "claimed", "resumed", "ended", "handed_over", "asks", "refused", "lost", "failed", "waits"]
+Happening = Literal[
+    "ready", "metrics", "claimed", "resumed", "ended", "handed_over", "asks", "refused", "lost", "failed", "waits"
+]
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +194,10 @@ class Worker:
             on_cancel=in_loop(self._cancel),
             on_ring=lambda: _call_soon(loop, self._rung),
             on_trouble=lambda why: _call_soon(loop, lambda: self._tell(WorkerEvent(happening="waits", text=why))),
+            on_follower=lambda session: _call_soon(loop, lambda: self._begin_pieces(session)),
+            on_followed=lambda numbers: _call_soon(loop, lambda: self._send_pieces(numbers)),
         )
+        self._sender = PieceSender(self._dsn, clock=self._clock)
         async with contextlib.AsyncExitStack() as stack:
             self._journal = stack.enter_context(Journal(self._dsn, clock=self._clock, durability="full"))
             stack.callback(self._queue.close)
@@ -203,6 +209,7 @@ class Worker:
             self._leases.beat()
             self._leases.start()
             beating = asyncio.create_task(self._beat_on(), name="turnwise worker's heartbeat")
+            sending = asyncio.create_task(self._sender.run(self._pieces), name="turnwise pieces")
             try:
                 self._tell(WorkerEvent(happening="ready", text=self._terms.name))
                 try:
@@ -219,6 +226,8 @@ class Worker:
             finally:
                 await asyncio.to_thread(self._leases.stop)
                 beating.cancel()
+                sending.cancel()
+                await asyncio.wait([sending])
 
     async def _beat_on(self) -> None:
         while True:
@@ -232,6 +241,18 @@ class Worker:
                 continue
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), min(LOOK_S, self._terms.lease_s / 2))
+
+    def _pieces(self) -> list[TurnPieces]:
+        return [work.lease.pieces for work in self._work.values()]
+
+    def _begin_pieces(self, session: str) -> None:
+        for work in self._work.values():
+            if work.claim.session == session:
+                work.lease.pieces.begin_again()
+
+    def _send_pieces(self, numbers: Collection[int]) -> None:
+        for number, work in self._work.items():
+            work.lease.pieces.is_followed = number in numbers
 
     def _rung(self) -> None:
         """There may be a turn, or an answer to a turn that runs here."""
@@ -262,6 +283,7 @@ class Worker:
             in_thread=self._ask,
             on_asks=lambda path: self._say("asks", claim, text="/".join(path)),
             on_rest=self._woken.set,
+            on_pieces=self._sender.wake,
         )
         self._say("claimed" if claim.is_new else "resumed", claim)
         try:
@@ -311,7 +333,7 @@ class Worker:
             await self._left(claim, why="its journal failed", lease=lease)
             return
         self._say("ended", claim, text=result.stop_reason.value)
-        await self._try_to(self._queue.ring)  # the session's next turn may run
+        await self._try_to(lambda: self._queue.ring(claim.session))  # the session's next turn may run
 
     async def _left(self, claim: Claim, *, why: str, lease: TurnLease) -> None:
         """The turn has not ended, and continues as soon as a worker claims it."""

@@ -1,6 +1,6 @@
 """The pen of a claimed turn: it writes while the lease is its own, and not a word later."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import psycopg
 import pytest
@@ -11,6 +11,7 @@ from turnwise.base.activity import Activity
 from turnwise.base.clock import SystemClock
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.owners import Claim
+from turnwise.vocab import Frame
 from turnwise.workers.queue import TurnQueue, WorkerTerms
 
 ONE = WorkerTerms(name="worker@one:1:1", agents=("helper",))
@@ -29,6 +30,9 @@ class CountedLease:
 
     def check(self) -> None:
         self.checks += 1
+
+    def see_frames(self, turn: str, frames: Sequence[Frame], /, *, number: int) -> None:
+        """Nobody follows."""
 
     def let_go(self) -> None:
         raise JournalFailed("given back")

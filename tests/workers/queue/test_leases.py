@@ -191,6 +191,7 @@ def _lease_of(claim: Claim, *, leases: Leases, queue: TurnQueue) -> TurnLease:
         in_thread=at_once,
         on_asks=lambda path: None,
         on_rest=lambda: None,
+        on_pieces=lambda: None,
     )
 
 
