@@ -43,7 +43,15 @@ from turnwise.vocab.frames import Fault, StopReason, Usage
 
 
 class TurnwiseError(Exception):
-    """The base of all errors that turnwise raises."""
+    """The base of all errors that turnwise raises. Each can be pickled: process pools and task queues hand errors on."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), self.args), self.__dict__
+
+
+def _unpickled(kind: type[TurnwiseError], args: tuple[Any, ...]) -> TurnwiseError:
+    """Without its `__init__`, whose parameters are not its `args`."""
+    return kind.__new__(kind, *args)
 
 
 class CallerError(TurnwiseError):

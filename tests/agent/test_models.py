@@ -183,6 +183,16 @@ def test_extra_does_not_replace_what_turnwise_writes(family: FamilyName) -> None
     own_options: dict[str, dict[str, Any]] = {"tools": {"tools": [look]}}
     if family != "gemini":  # which has its schema among other settings
         own_options["response_format"] = {"output_type": int}
+    form = {
+        "openai_responses": {"text": {"format": {"type": "text"}}},
+        "anthropic_messages": {"output_config": {"format": {"type": "text"}}},
+        "gemini": {"generation_config": {"response_mime_type": "text/plain"}},
+    }.get(family, {"response_format": {"type": "text"}})
+    with pytest.raises(CallerError, match=f"must not have `{next(iter(form))}`.*`output_type`"):
+        make(form, output_type=int)
+    other = Model(f"{family}:m", base_url="http://x.invalid", extra={"tools": []})
+    with pytest.raises(CallerError, match="must not have `tools`"), Agent("openai:m", tools=[look]).override(model=other):
+        pass
     for field, options in own_options.items():
         with pytest.raises(CallerError, match=f"must not have `{field}`"):
             make(asks, **options)

@@ -1,5 +1,6 @@
 """A run that ended without an answer: what its result says, and what it raises where an answer is read."""
 
+import pickle
 from typing import Any
 
 import msgspec
@@ -7,9 +8,11 @@ import pytest
 
 from flat_agents import flat_agent
 from turnwise import (
+    CallerError,
     LimitReached,
     MaxRequests,
     MaxSteps,
+    OutputMismatch,
     ProviderFault,
     RetryPolicy,
     RunCancelled,
@@ -23,7 +26,7 @@ from turnwise import (
 )
 from turnwise.agent.results import STOPS
 from turnwise.testing import ScriptedModel, call
-from turnwise.vocab import Fault, FaultKind
+from turnwise.vocab import Fault, FaultKind, Usage
 
 BUSY = Fault(kind=FaultKind.OVERLOADED, message="busy", status=503)
 
@@ -32,6 +35,19 @@ BUSY = Fault(kind=FaultKind.OVERLOADED, message="busy", status=503)
 def look(place: str) -> str:
     """Look at a place."""
     return f"{place}: 3 apples"
+
+
+def test_errors_can_be_pickled() -> None:
+    """Proves: each of turnwise's errors comes back with what it says and carries, as process pools and task queues need it."""
+    fault = Fault(kind=FaultKind.OVERLOADED, message="busy", status=503)
+    for error in (
+        RunFailed("failed", stop_reason=StopReason.TOOL_FAILED, run=None),
+        ProviderFault(fault, said="The provider is busy."),
+        OutputMismatch("no", text="a", stop_reason=StopReason.ANSWERED, requests=1, usage=Usage(), cost_usd=None),
+        CallerError("Give a model."),
+    ):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
 async def ended(script: list[Any], **options: Any) -> RunResult[Any]:

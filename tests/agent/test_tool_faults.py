@@ -1,7 +1,9 @@
 """A tool's exception reaches its author, and the model reads no more of it than the tool chose."""
 
 import asyncio
+import contextlib
 import logging
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from turnwise import (
     CallerError,
     ChildSeen,
     Journal,
+    RunFailed,
     RunResult,
     ToolFault,
     ToolFinished,
@@ -26,7 +29,7 @@ from turnwise.journal.ledger import MAX_NOTES
 from turnwise.running.tool_output import TOOL_FAILED
 from turnwise.running.watcher_events import WatcherEvent
 from turnwise.testing import ScriptedModel, call
-from turnwise.vocab import Text, ToolResult, text_of
+from turnwise.vocab import Text, ToolCall, ToolResult, text_of
 from waits import HANG_S
 
 SECRET = "postgres://app:hunter2@db/shop"
@@ -262,6 +265,52 @@ async def test_what_is_no_exception_is_the_cause_of_a_tool_fault() -> None:
         async with agent.stream("Go.") as run:
             async for _ in run.events():
                 pass
+
+
+@pytest.mark.promise("run:tool-fault", "keep:crash")
+@pytest.mark.parametrize("below", [False, True], ids=["root", "sub-agent"])
+@pytest.mark.parametrize("tool_errors", ["told", "raise"])
+async def test_what_was_raised_before_a_crash_is_kept(tool_errors: str, below: bool, tmp_path: Path) -> None:
+    """Proves: a tool has raised while another one of its step works, and the process dies: the note is there when the turn goes
+    on, and with `raise` the turn ends with it, although nobody has the exception any more."""
+    path, left = tmp_path / "turns.db", tmp_path / "left.db"
+
+    @tool(idempotent=True)
+    async def slow() -> str:
+        """Work until the process has died."""
+        while not left.exists():
+            await asyncio.sleep(0)
+            with contextlib.closing(sqlite3.connect(path)) as kept:
+                if kept.execute("select count(*) from record where body like '%ConnectionError: %'").fetchone()[0]:
+                    copy_of_a_crash(path, left)
+        return "done"
+
+    def plays(*calls: ToolCall) -> ScriptedModel:
+        return ScriptedModel([lambda asked: "Done." if len(asked.messages) > 1 else [*calls]] * 3)
+
+    def agent_at(journal: Journal) -> Agent[Any, Any]:
+        options: dict[str, Any] = {"tool_errors": tool_errors, "journal": journal}
+        model = plays(call("charge", cents=5), call("slow"))
+        if not below:
+            return agent_of(model, tools=[charge, slow], **options)
+        child = agent_of(model, tools=[charge, slow], description="Charges.")
+        return agent_of(plays(call("task", agent="till", prompt="Charge 5.")), agents={"till": child}, **options)
+
+    async def ends(journal: Journal) -> RunResult[Any]:
+        try:
+            return await agent_at(journal).run("Charge.", session="s", key="k")
+        except (ConnectionError, RunFailed) as error:
+            return so_far_of(error)
+
+    with Journal(path) as journal:
+        first = await ends(journal)
+    with Journal(left) as journal:
+        again, later = await ends(journal), await ends(journal)
+    assert first.notes == again.notes == later.notes and len(first.notes) == 1
+    if not below:
+        assert {one.stop_reason.value for one in (first, again, later)} == {
+            "tool_failed" if tool_errors == "raise" else "answered"
+        }
 
 
 @pytest.mark.promise("run:tool-fault", "keep:crash")

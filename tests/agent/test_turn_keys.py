@@ -15,7 +15,18 @@ import msgspec
 import pytest
 
 from flat_agents import flat_agent
-from turnwise import Agent, Journal, RunFinished, Subagents, ToolSpec, ToolStarted, tool
+from turnwise import (
+    Agent,
+    Approval,
+    Journal,
+    PermissionRule,
+    Policy,
+    RunFinished,
+    Subagents,
+    ToolSpec,
+    ToolStarted,
+    tool,
+)
 from turnwise.agent.resume_lookup import folded
 from turnwise.agent.runs import run_so_far
 from turnwise.errors import (
@@ -162,6 +173,24 @@ async def test_a_tool_that_ended_the_turn_raises_for_all_who_ask(journal: Journa
     assert (
         caught.value.run is not None and caught.value.run.requests == len(model.asked) == 1 and caught.value.run.notes
     )
+
+
+@pytest.mark.promise("run:key", "keep:crash")
+async def test_an_approved_call_that_may_have_run_is_listed(journal: Journal, till: Till) -> None:
+    """Proves: the call stands in the turn that asked, and its unknown outcome in the one with the answer."""
+    lines = [call("pay", sum=101), "Perhaps."]
+    policy = Policy(rules=(PermissionRule(verdict="ask", tool="pay"),), unattended="later")
+    agent, _ = agent_over(journal, lines, tools=[till.tool], policy=policy)
+    (ask,) = (await agent.run("Pay.", session="chat-1", key="m:1")).asks
+    answers = [Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest)]
+    run = agent.start(session="chat-1", key="m:2", approvals=answers)
+    await till.waits.wait()
+    run.hand_over()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    till.gate.set()
+    ended = await agent.run(session="chat-1", key="m:2", approvals=answers)
+    assert UNKNOWN in results_in(ended.history)[-1] and [one.id for one in ended.unknown_calls] == [ask.call.id]
 
 
 @pytest.mark.promise("run:task-is-not-turn", "run:key")

@@ -1,6 +1,7 @@
 """What `turnwise submit`, `status`, `answer` and `cancel` do, as functions of the library."""
 
 import asyncio
+from typing import Literal
 
 import pytest
 
@@ -33,9 +34,12 @@ from waits import HANG_S
 
 
 @pytest.mark.promise("keep:machines", "wait:ask")
-async def test_a_program_submits_follows_answers_and_cancels(postgres_dsn: str) -> None:
+@pytest.mark.parametrize("unattended", ["deny", "later"])
+async def test_a_program_submits_follows_answers_and_cancels(
+    postgres_dsn: str, unattended: Literal["deny", "later"]
+) -> None:
     """Proves: a turn is submitted, waits for a person, goes on with the answer, and is followed to its end; another is cancelled
-    before it begins; what can only be narrowed is checked before it is sent."""
+    before it begins; what can only be narrowed is checked before it is sent. A policy that leaves asks for later waits, too."""
     paid: list[int] = []
 
     @tool(effect="write")
@@ -46,7 +50,9 @@ async def test_a_program_submits_follows_answers_and_cancels(postgres_dsn: str) 
 
     Journal(postgres_dsn).close()  # its tables are there
     model = ScriptedModel([call("pay", sum=7), "Paid."])
-    asks = Policy(rules=(PermissionRule(verdict="ask", tool="pay"),), attended=True)
+    asks = Policy(
+        rules=(PermissionRule(verdict="ask", tool="pay"),), attended=unattended == "deny", unattended=unattended
+    )
     clerk = flat_agent("openai_chat:m", base_url=BASE_URL, transport=model, tools=[pay], policy=asks)
     with pytest.raises(CallerError, match="`limits` has no `most_cost`"):
         await submit_turn(postgres_dsn, "Pay.", agent="clerk", limits={"most_cost": 1})

@@ -636,8 +636,11 @@ class Agent(Generic[Deps, Output]):
                 await setup.hooks.ended(runner.result, cancelled=was_cancelled, deadlines=config.deadlines, run=run)
         so_far = ended(result, ledger=runner.ledger)
         if runner.raised is not None:
+            control.so_far = so_far
             raise carrying(runner.raised, so_far)
-        return so_far
+        return (
+            so_far.raise_for_stop() if so_far.stop_reason is StopReason.TOOL_FAILED else so_far
+        )  # it raised before a crash
 
     async def _run_child(self, order: ChildOrder, prompt: str | Sequence[Text | File], *, name: str) -> str:
         said = message_of(prompt, what="the prompt")

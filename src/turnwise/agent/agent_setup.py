@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast, get_args
@@ -51,7 +52,7 @@ from turnwise.rules.permissions import KnownTool, PermissionKind, PermissionRule
 from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.reservations import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.rules.retries import RetryPolicy
-from turnwise.running.approvals import Approver, Asking
+from turnwise.running.approvals import Approver, leave_for_later
 from turnwise.running.hooks import Hooks, check_hooks
 from turnwise.running.runner_config import Safety, StepPreparer
 from turnwise.running.tools import Tool
@@ -60,7 +61,6 @@ from turnwise.telemetry.telemetry import Telemetry
 from turnwise.turn.config import (
     ALLOW_EFFECT,
     MAX_STEPS,
-    Approval,
     Deadlines,
     Effect,
     ScriptLimits,
@@ -250,16 +250,11 @@ def check_approver(approver: Approver | None, *, policies: Iterable[Policy | Non
             f"`approver` is never asked{about}: without a `policy` every tool that is `allowed` runs unasked. Give the agent "
             "`policy=Policy(attended=True)`, or leave the approver out"
         )
-    outcome = {"allow": "allowed", "deny": "denied", "later": "left for later"}[own.unattended]
+    outcome = {"allow": "allowed", "later": "left for later"}.get(own.unattended, "denied")
     raise CallerError(
         f"`approver` is never asked: the policy is not attended, so what it would be asked about is {outcome} at once. Give "
         "the agent a policy with `attended=True`, or leave the approver out"
     )
-
-
-async def leave_for_later(asking: Asking) -> Sequence[Approval]:
-    """The approver of an agent with `Policy(unattended="later")`: the run ends as `waiting`."""
-    return [Approval(call_id=ask.call.id, verdict="later", by="default") for ask in asking.asks]
 
 
 def hinting(config: TurnConfig) -> TurnConfig:
@@ -472,7 +467,12 @@ def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
     at = as_model(options.get("model", ""))
     model, endpoint = read_model(at.name), endpoint_of(at, is_key_needed=False)
     if at.extra:
-        _check_extra(at, family=model.profile.family, options=options)
+        check_extra(
+            at,
+            family=model.profile.family,
+            has_tools=bool(options.get("tools")) or bool(options.get("safety", {}).get("script")),
+            has_output=options.get("output_type") is not None,
+        )
     steps, safely = options.get("steps", {}), options.get("safety", {})
     seen, tools_given = options.get("observation", {}), options.get("tools", ())
     if safely.get("script") is True:
@@ -544,7 +544,7 @@ def _tools_of(given: Sequence[ToolLike]) -> _ToolFields:
     return _ToolFields(tools=tools, toolsets=toolsets, is_unfurnished=bring)
 
 
-def _check_extra(at: Model, *, family: FamilyName, options: AgentOptions) -> None:
+def check_extra(at: Model, *, family: FamilyName, has_tools: bool, has_output: bool) -> None:
     """Raise CallerError for a field that turnwise itself writes: `extra` would replace it in every request, in silence."""
     facts = relay_facts(family)
     ours = {
@@ -554,15 +554,28 @@ def _check_extra(at: Model, *, family: FamilyName, options: AgentOptions) -> Non
     }
     if not facts.model_in_path:
         ours["model"] = "name the model in `Model(...)`"
-    if options.get("tools"):
+    if has_tools:
         own = f"""ToolSpec(name="...", opaque=Opaque("{family}", '{{...}}'))"""
         ours["tools"] = f"give a tool of the provider beside the agent's tools, `{own}` (from `turnwise.vocab`)"
         ours["tool_choice"] = 'give `steps={"tool_choice": ...}`'
-    if options.get("output_type") is not None:
-        ours["response_format"] = "`output_type` asks for the form of the answer"
-    for field in at.extra or ():
-        if (fix := ours.get(facts.spelling(field))) is not None:
+    for field, given in (at.extra or {}).items():
+        fix = ours.get(facts.spelling(field))
+        if has_output and _asks_for_form(facts.spelling(field), given):
+            fix = "`output_type` asks for the form of the answer"
+        if fix is not None:
             raise CallerError(f"`extra` of `Model` must not have `{field}`, which turnwise writes: {fix}")
+
+
+def _asks_for_form(field: str, given: object) -> bool:
+    """Whether the field of a request, or a field of it, says which form the answer has."""
+    inner = (
+        {re.sub("[_-]", "", str(name)).lower() for name in cast("dict[str, object]", given)}
+        if type(given) is dict
+        else set[str]()
+    )
+    return field == "response_format" or bool(
+        inner & {"format", "responsemimetype", "responseschema", "responsejsonschema"}
+    )
 
 
 class _ModelFields(TypedDict):

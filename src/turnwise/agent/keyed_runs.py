@@ -83,9 +83,7 @@ class KeyedRun:
                     resumed = resume(options=self._resume_options(), turn_id=found.turn_id)
                     return await self._with_news(resumed)
                 if found.state == "ended":
-                    recorded = await self._journal.beside(partial(self._recorded, found))
-                    self._control.untold = recorded.shown_text
-                    return recorded
+                    return await self._journal.beside(partial(self._recorded, found))
             except (KeyTaken, NothingToResume):
                 changes += 1  # somebody was faster: look again, at first at once
                 if changes < LOOKS_AT_ONCE:

@@ -264,7 +264,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
         """
         results = [part for message in self.new_messages for part in message.parts if isinstance(part, ToolResult)]
         unknown = {result.call_id for result in results if is_unknown(result)}
-        return tuple([call for message in self.new_messages for call in calls_of(message) if call.id in unknown])
+        return tuple([call for message in self.messages for call in calls_of(message) if call.id in unknown])
 
     def raise_for_stop(self) -> Self:
         """Return the result itself if the run ended `answered` or `waiting`; otherwise raise.

@@ -28,7 +28,7 @@ from turnwise.agent.agent_options import (
     of_endpoint,
     read_settings,
 )
-from turnwise.agent.agent_setup import AgentOptions, AgentSetup, hinting, read_policy
+from turnwise.agent.agent_setup import AgentOptions, AgentSetup, check_extra, hinting, read_policy
 from turnwise.agent.budgets import Budget, Reservation
 from turnwise.agent.models import with_prices
 from turnwise.agent.run_input import Instruction, check_history
@@ -176,7 +176,11 @@ class Override(msgspec.Struct, frozen=True, kw_only=True):
         if self.tool_errors is not None:
             config = msgspec.structs.replace(setup.config, tool_errors=self.tool_errors)
             setup = msgspec.structs.replace(setup, config=config)
-        return setup if self.model is None else setup.asking(self.model)
+        setup = setup if self.model is None else setup.asking(self.model)
+        if setup.given.extra:
+            has_tools, family = bool(setup.tools or setup.toolsets), setup.model.profile.family
+            check_extra(setup.given, family=family, has_tools=has_tools, has_output=setup.output is not None)
+        return setup
 
 
 _overrides: ContextVar[Mapping[object, Override]] = ContextVar("turnwise_overrides", default=MappingProxyType({}))

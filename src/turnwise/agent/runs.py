@@ -60,7 +60,7 @@ class RunControl:
         self.is_kept = False
         self.is_ended = is_ended
         self.follows = False  # it waits for a turn that somebody else runs
-        self.untold = ""  # the answer of a turn that ended elsewhere: nobody has read its text here
+        self.has_text = False  # somebody has read text of the answer
         self.feed: Feed | None = None
         self.task: asyncio.Task[Any] | None = None  # the run's own
         self.output: Callable[[], OutputType | None] = lambda: None  # the type of its output
@@ -174,16 +174,18 @@ class Run(Generic[Output]):
         """The answer's text as it arrives, from now on to the end of the run.
 
         turnwise repeats a failed request, so a text may arrive twice: an `AttemptDiscarded` event marks that.
-        `result.text` is the final answer. A run that waits for a turn with its `key`, or reads it from the journal, has the whole
-        answer as one text. Raises ProviderFault at its end if the provider failed: what came before is no answer.
+        `result.text` is the final answer. If none of it arrives here (a turn with a `key` that ran elsewhere, or before; an
+        answer that turnwise wrote), it comes as one text. Raises ProviderFault at its end if the provider failed: what came
+        before is no answer.
         """
         async for event in self.events():
             if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
+                self._control.has_text = True
                 yield event.frame.text
-        _ = self._control.result is None or self._control.result.text
-        untold, self._control.untold = self._control.untold, ""
-        if untold:
-            yield untold
+        whole = "" if self._control.result is None else self._control.result.text
+        if whole and not self._control.has_text:
+            self._control.has_text = True
+            yield whole
 
     async def partial(self) -> AsyncGenerator[Output]:
         """The answer as a value of the output type, while it arrives: each time with more of it.
@@ -410,7 +412,7 @@ def run_so_far(error: BaseException) -> RunResult[Any] | None:
     """What the run that raised this exception had by then: its messages, the calls that ran, and the bill. None: its turn had
     not begun, or the exception is no run's.
     """
-    found: object = getattr(error, "run_so_far", None)
+    found: object = getattr(error, "run_so_far", None) or getattr(error, "run", None)
     return cast("RunResult[Any]", found) if isinstance(found, RunResult) else None
 
 

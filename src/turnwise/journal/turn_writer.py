@@ -95,11 +95,12 @@ class ScriptBegan(msgspec.Struct, frozen=True, kw_only=True, tag="script_began")
     time: float
 
 
-class Noted(msgspec.Struct, frozen=True, kw_only=True, tag="noted"):
+class Noted(msgspec.Struct, frozen=True, kw_only=True, tag="noted", omit_defaults=True):
     """What a person should know of the turn or of a sub-agent below it, and no event says: it stands in the result's notes, also
-    for who reads the result from the journal."""
+    for who reads the result from the journal. `ends`: what a tool raised, and the turn is to end with it."""
 
     text: str
+    ends: bool = False
 
 
 BesideEvents = RequestSent | ToolsStarted | AskAnswered | ScriptBegan | Noted
@@ -136,7 +137,7 @@ def events_of(entries: Iterable[JournalEntry]) -> list[Event]:
 
 
 def notes_of(entries: Iterable[JournalEntry]) -> list[str]:
-    return [one.record.text for one in entries if isinstance(one.record, Noted)]
+    return [one.record.text for one in entries if isinstance(one.record, Noted) and not one.record.ends]
 
 
 def begun_calls(entries: Iterable[JournalEntry]) -> frozenset[str]:
@@ -468,6 +469,12 @@ PriceFinder = Callable[[str, float], PriceRow | None]
 """What a model costs at that time (UTC, seconds since 1970); None if no price is known."""
 
 
+def _keep_note(journal: LoopPen, text: str) -> None:
+    """At once: it may be of a sub-agent's call, whose result is recorded elsewhere."""
+    with suppress(JournalFailed):  # the turn's next record says so
+        journal.append_soon(Noted(text=text), failed=lambda _: None)
+
+
 class Bookkeeper:
     """Of one turn. `ledger` is that of its parent where it is a sub-agent's."""
 
@@ -494,7 +501,7 @@ class Bookkeeper:
         self._program = ""  # the call of the last program that ran
         self._early = (0, 0)  # programs, and calls of theirs, before the first request: an approval began them
         if journal is not None and self.ledger.root_turn == config.turn_id:
-            self.ledger.keep_notes(lambda text: journal.later(Noted(text=text)))
+            self.ledger.keep_notes(partial(_keep_note, journal))
 
     def go_on(self, *, program: str) -> None:
         """Behind the requests of the turn that stand in the ledger already; `program` is the call of the running program."""

@@ -64,6 +64,14 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Approver = Callable[[Asking], Awaitable[Sequence[Approval]] | Sequence[Approval]]
+
+
+async def leave_for_later(asking: Asking) -> Sequence[Approval]:
+    """The approver of an agent with `Policy(unattended="later")`: the run ends as `waiting`. A worker lets its turn wait for a
+    person in place of that."""
+    return [Approval(call_id=ask.call.id, verdict="later", by="default") for ask in asking.asks]
+
+
 """Returns an approval for each ask that it decides. Asks that it leaves out get their default. It is cancelled at the deadline. A
 function that is not `async def` runs in a thread of its own, so it may block; at the deadline it is left behind."""
 

@@ -65,6 +65,7 @@ class LeftTurn(msgspec.Struct, kw_only=True):
     command that may have run; `ended`: of those with a recorded result. `answered`: the answers to the current asks. `added`: the
     rules that earlier resumptions added. `unknown`: calls that were told as unknown, here or before. `program`: the current
     program. `tries`: how often in a row it was taken up without progress. `is_cancelled`: somebody has cancelled it meanwhile.
+    `why_raised`: a tool has raised what is to end it.
     """
 
     turn: Turn
@@ -81,6 +82,7 @@ class LeftTurn(msgspec.Struct, kw_only=True):
     unknown: list[ToolCall] = []
     terms: ResumeTerms = ResumeTerms()
     is_cancelled: bool = False
+    why_raised: str = ""
 
     @property
     def is_stuck(self) -> bool:
@@ -149,6 +151,7 @@ def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | C
     program: ProgramSoFar | None = None
     added: tuple[PermissionRule, ...] = ()
     unknown: list[ToolCall] = []
+    why_raised = ""
     for entry in entries[1:]:
         record = entry.record
         if isinstance(record, RequestSent):
@@ -161,7 +164,9 @@ def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | C
         elif isinstance(record, AskAnswered):
             answered.append(record.approval)
             since_s = entry.time  # the next ask was not shown earlier than that
-        elif not isinstance(record, Noted):
+        elif isinstance(record, Noted):
+            why_raised = record.text if record.ends else why_raised
+        else:
             if isinstance(record, ToolEnded):
                 ended.add(record.result.call_id)
                 unknown += _unknown_in(record, command=command)
@@ -175,6 +180,7 @@ def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | C
     return LeftTurn(
         turn=turn,
         config=started.config,
+        why_raised=why_raised,
         at_s=at_s,
         since_s=since_s,
         was_sent=was_sent,

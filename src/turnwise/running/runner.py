@@ -20,13 +20,14 @@ from turnwise.journal.turn_writer import (
     Bookkeeper,
     JournalRecord,
     LoopPen,
+    Noted,
     ScriptBegan,
     ToolsStarted,
     TurnJournal,
 )
 from turnwise.rules.history import open_calls
 from turnwise.rules.limits import Limit, kept_s, wall_time_s
-from turnwise.running.approvals import ask, given_in_time
+from turnwise.running.approvals import ask, given_in_time, leave_for_later
 from turnwise.running.resumption import LOST_REQUEST, STUCK, LeftTurn, begun_below, results_of_left
 from turnwise.running.run_context import find_changed, find_facts
 from turnwise.running.runner_config import EndpointRecovery, RunnerMeans, Sender, around_of
@@ -408,6 +409,9 @@ class _Running:
             command = turn.receive(added)
         if left.is_cancelled:
             self.interrupt()
+        elif left.why_raised:
+            self._why_raised = left.why_raised
+            self.interrupt("tool")
         elif left.is_stuck:
             self._why_stopped = STUCK
             self.interrupt()
@@ -720,7 +724,7 @@ class _Running:
 
     async def _asked_elsewhere(self, command: Ask) -> Asked | None:
         """None if nobody is asked elsewhere. Raises JournalFailed if the turn waits for a person without this process."""
-        if self.pen is None or self._turn is None or self._safety.approver is not None:
+        if self.pen is None or self._turn is None or self._safety.approver not in (None, leave_for_later):
             return None
         folder = self._origin(command).folder
         approvals = await self.pen.ask_elsewhere(command.asks, deadline_s=command.deadline_s, folder=folder)
@@ -729,7 +733,7 @@ class _Running:
     async def _given_in_time(self, command: Ask, *, asks: Sequence[OneAsk]) -> Sequence[Approval]:
         """The answers to the current asks that came while no process ran the turn."""
         is_below = bool(self._means.path)
-        if not asks or (self._safety.approver is not None and not is_below):
+        if not asks or (self._safety.approver not in (None, leave_for_later) and not is_below):
             return ()
         return await given_in_time(self.pen, asks, origin=self._origin(command), is_below=is_below)
 
@@ -758,12 +762,15 @@ class _Running:
 
         async def on_finish(result: ToolResult) -> None:
             run = self._tool_run
+            failed = None if run is None or not result.is_error else run.failed(result.call_id)
+            if failed is not None:
+                self._note_failure(failed)  # before its result is safe: then nothing can lose it
             if self.pen is not None and run is not None and len(run.finished) < len(calls):
                 await self._record_end(result, children=run.children[self._children_told :])
             self._teller.unanswered.pop(result.call_id, None)
-            failed = None if run is None or not result.is_error else run.failed(result.call_id)
-            if failed is not None:
-                self._has_failed(failed)
+            if failed is not None and self._around.tool_errors == "raise" and not self._interrupted.done():
+                self.raised, self._why_raised = failed.error, failed.said
+                self.interrupt("tool")
             if is_watched:
                 seconds = self._clock.monotonic() - began[result.call_id]
                 self._tell(ToolFinished(result, seconds, None if failed is None else failed.error))
@@ -805,14 +812,13 @@ class _Running:
             self.books.ledger.note(told.text)
         self._tell(told)
 
-    def _has_failed(self, failed: FailedCall) -> None:
-        """A person is told of it in the run's notes. If the program asked for it, the exception ends the turn."""
+    def _note_failure(self, failed: FailedCall) -> None:
+        """A person is told of it in the run's notes. If the exception is to end the turn, it does so after a crash, too."""
         of = f" (of the sub-agent `{'/'.join(self._means.path)}`)" if self._means.path else ""
         if not failed.is_told:
             self.books.ledger.note(f"{failed.said}{of}")
-        if self._around.tool_errors == "raise" and not self._interrupted.done():
-            self.raised, self._why_raised = failed.error, failed.said
-            self.interrupt("tool")
+        if self._around.tool_errors == "raise" and self.pen is not None:
+            self.pen.later(Noted(text=failed.said, ends=True))
 
     def _record_answer(self, approval: Approval) -> "asyncio.Future[None] | None":
         """Record the answer to one of several asks at once: the person who gave it is not asked again. The result says when it is

@@ -106,8 +106,11 @@ async def _reconcile(reconcile: Reconcile, arguments: dict[str, object], *, name
         else:
             said = await in_thread(here, name=RECONCILE_THREAD)
         return await cast("Awaitable[object]", said) if inspect.isawaitable(said) else said
-    except asyncio.CancelledError:
-        raise
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return _unknown(error, name=name)  # it awaited what others had cancelled
     except BaseException as error:  # noqa: BLE001 (as above)
         return _unknown(error, name=name)
 

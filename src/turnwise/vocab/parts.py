@@ -200,6 +200,9 @@ def pydantic_core_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The value itself, or its JSON form. A model's JSON has it as `msgspec.json.encode` writes it: bytes as base64."""
 
     def read(value: object) -> msgspec.Struct:
+        named = cast("dict[object, object]", value) if isinstance(value, dict) else {}
+        if strange := [name for name in named if name not in kind.__struct_fields__]:
+            raise ValueError(f"`{strange[0]}` is no field of `{kind.__name__}`")  # a misspelt digest would be none
         return value if isinstance(value, kind) else msgspec.convert(value, kind)
 
     return {
