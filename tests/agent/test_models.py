@@ -191,7 +191,10 @@ def test_extra_does_not_replace_what_turnwise_writes(family: FamilyName) -> None
     with pytest.raises(CallerError, match=f"must not have `{next(iter(form))}`.*`output_type`"):
         make(form, output_type=int)
     other = Model(f"{family}:m", base_url="http://x.invalid", extra={"tools": []})
-    with pytest.raises(CallerError, match="must not have `tools`"), Agent("openai:m", tools=[look]).override(model=other):
+    with (
+        pytest.raises(CallerError, match="must not have `tools`"),
+        Agent("openai:m", tools=[look]).override(model=other),
+    ):
         pass
     for field, options in own_options.items():
         with pytest.raises(CallerError, match=f"must not have `{field}`"):

@@ -37,6 +37,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.endings import CALL_FAILED, unread_call
 from turnwise.wire.family import Family
+from turnwise.wire.faults import too_large
 from turnwise.wire.profiles import DEFAULT_LIMITS, Limits, Profile, is_wide
 from turnwise.wire.sse import BOM
 from turnwise.wire.tool_names import frames_with_names, response_with_names
@@ -352,10 +353,6 @@ def _assembler(limits: Limits, *, tool_names: frozenset[str], taken_ids: frozens
         response_bytes=limits.response_bytes,
         tells_long_calls=limits.tells_long_calls,
     )
-
-
-def too_large(limit_bytes: int) -> Fault:
-    return Fault(kind=FaultKind.TOO_LARGE, message=f"the response is longer than our limit of {limit_bytes} bytes")
 
 
 NOTHING_CAME = Response(message=Message("assistant", ()), finish=FinishReason.ERROR)

@@ -13,6 +13,7 @@ from turnwise._version import __version__
 from turnwise.endpoints.key_hiding import HIDDEN, forms_of, hide_forms, is_sought_in_words
 from turnwise.endpoints.transport import HttpRequest
 from turnwise.errors import CallerError, MissingKey
+from turnwise.vocab.wording import in_ticks
 from turnwise.wire.family import BETA_HEADER, USUAL, Family, HttpCall, path_below
 from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import Profile, profile_at
@@ -121,7 +122,7 @@ def find_key(
     if api_key_env:
         raise MissingKey(f"the variable `{api_key_env}` is not set: put the key for `{profile.name}` in it")
     if profile.key_required and profile.auth != "none":
-        ways = [f"set {' or '.join([f'`{name}`' for name in names])}"] if names else []
+        ways = [f"set {in_ticks(names, between=' or ')}"] if names else []
         raise MissingKey(f"`{profile.name}` wants a key: {', or '.join([*ways, way])}")
     return None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from turnwise.assembly.response_reading import ResponseReader, StreamReader, read_body, too_large
+from turnwise.assembly.response_reading import ResponseReader, StreamReader, read_body
 from turnwise.base.clock import Clock, Overdue, Timer, Watchdog, wait_for_task
 from turnwise.base.threads import LONG_BYTES, beside_loop
 from turnwise.endpoints.endpoints import Endpoint
@@ -24,7 +24,7 @@ from turnwise.turn.events import RequestFailed, ResponseReceived, SendRequest
 from turnwise.turn.outcomes import TURNS_TIME
 from turnwise.vocab import Fault, FaultKind, Frame, Mended, Repair, Response
 from turnwise.wire.family import where_asked
-from turnwise.wire.faults import date_s
+from turnwise.wire.faults import date_s, too_large
 from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.profiles import DEFAULT_LIMITS, Limits
 from turnwise.wire.tool_names import own_names

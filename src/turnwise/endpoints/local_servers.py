@@ -16,6 +16,7 @@ from turnwise.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.endpoints.transport import HttpReply, Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.vocab import Fault, FaultKind
+from turnwise.vocab.wording import in_ticks
 from turnwise.wire.family import where_asked
 from turnwise.wire.model_lists import OfferedModel, list_call, read_model_list
 from turnwise.wire.profiles import Profile, builtin_profiles
@@ -114,7 +115,7 @@ def local_servers(env: Mapping[str, str]) -> tuple[LocalServer, ...]:
     for entry in filter(None, [part.strip() for part in said.split(",")]):
         match = _ENTRY.fullmatch(entry)
         if match is None or match[1] not in usual or not 0 < int(match[2]) < 65_536:
-            names = ", ".join([f"`{name}`" for name in usual])
+            names = in_ticks(usual)
             raise CallerError(f"{VARIABLE}: `{entry}` is no server and port: write `ollama=11434`; servers are {names}")
         server = usual[match[1]]
         found.append(LocalServer(profile=server.profile, port=int(match[2]), moved=int(match[2]) != server.port))

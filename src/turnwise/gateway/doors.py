@@ -8,13 +8,14 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal, Protocol, TypeGuard
+from typing import Literal, Protocol
 
 import msgspec
 
 from turnwise.endpoints.key_hiding import HEADERS_UP, QUERY_UP
 from turnwise.relay.client_request import asked_path, family_by_headers
 from turnwise.vocab import Fault, FaultKind
+from turnwise.vocab.json_values import is_json_object
 from turnwise.wire.family import MODULES, USUAL
 from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import FamilyName
@@ -78,12 +79,8 @@ def encode_refusal(refusal: DoorRefusal, *, family: FamilyName) -> tuple[tuple[t
 
 def _with_status(body: bytes, *, status: int) -> bytes:
     written: object = msgspec.json.decode(body)
-    assert _is_object(written) and _is_object(written["error"])
+    assert is_json_object(written) and is_json_object(written["error"])
     return msgspec.json.encode({**written, "error": {**written["error"], "code": status}})
-
-
-def _is_object(value: object) -> TypeGuard[dict[str, object]]:
-    return isinstance(value, dict)
 
 
 PassedKind = Literal["generate", "count", "passed"]

@@ -85,6 +85,7 @@ from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import find_end, find_limits
 from turnwise.turn.config import Deadlines
 from turnwise.vocab import Fault, FaultKind, Repair, Request, ServerLesson, Text
+from turnwise.vocab.json_values import without_nones
 from turnwise.wire.anthropic_messages.thinking import binds_thinking
 from turnwise.wire.family import HttpCall, family
 from turnwise.wire.json_fields import encode, string_of
@@ -724,4 +725,4 @@ def _attempt_deadlines(usual: Deadlines, *, times: GatewayDeadlines, streams: bo
         "idle_s": times.next_event_s,
         "total_s": None if streams else times.whole_s,
     }
-    return msgspec.structs.replace(usual, **{name: value for name, value in own.items() if value is not None})
+    return msgspec.structs.replace(usual, **without_nones(own))

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from turnwise.lab.raw import Raw, dump, rows, table, text
+from turnwise.vocab.json_values import without
 
 BYTES_A_TOKEN = 4  # of prompt and output alike: made up, but the same every time, so that tests can sum it
 LOOK_BACK_BLOCKS = 20
@@ -221,7 +222,7 @@ def _unmarked(value: Raw) -> Raw:
     """Without marks, those on its content included."""
     if not isinstance(value, dict):
         return value
-    plain = {name: inner for name, inner in value.items() if name != MARK}
+    plain = without(value, (MARK,))
     content = plain.get("content")
     return {**plain, "content": [_unmarked(one) for one in content]} if isinstance(content, list) else plain
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from turnwise.errors import CallerError
 from turnwise.vocab import FinishReason
+from turnwise.vocab.wording import in_ticks
 
 FaultName = Literal[
     "status",
@@ -219,7 +220,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Raises ScriptError for a parameter that the script does not have."""
         unknown = sorted(set(changed) - set(self.parameters))
         if unknown:
-            known = ", ".join(f"`{name}`" for name in self.parameters) or "none"
+            known = in_ticks(self.parameters) or "none"
             raise ScriptError(f"script `{self.name}` has no parameter `{unknown[0]}`; it has {known}")
         return replace(self, parameters={**self.parameters, **changed})
 

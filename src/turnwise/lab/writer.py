@@ -13,6 +13,7 @@ with the keys that happened to be whole, unless its stream is asked for pieces (
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -29,6 +30,7 @@ from turnwise.lab.script import Habit, Writer
 from turnwise.lab.strict import JUDGES, asked_output, first_count
 from turnwise.rules.advice import asks_for_pieces
 from turnwise.vocab import ArgumentsState, FinishReason, Message, Part, Response, Text, ToolCall, Usage
+from turnwise.vocab.parts import in_common
 
 # How the scripted writer misbehaves while it continues its own text.
 #
@@ -370,7 +372,7 @@ def shared(one: str, other: str) -> int:
     """How many characters both begin with."""
     if other.startswith(one) or one.startswith(other):
         return min(len(one), len(other))
-    return next(place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
+    return in_common(one, other)
 
 
 def plan(
@@ -492,14 +494,9 @@ def plan_patch_text(
 def fitting(rest: str, *, writer: Writer, limit_tokens: int) -> str:
     """The longest beginning whose JSON takes no more than its share of the limit."""
     allowed = int(limit_tokens * BYTES_A_TOKEN * PIECE_SHARE)
-    low, high = 1, min(len(rest), allowed)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if len(spelt(rest[:middle], writer=writer).encode()) <= allowed:
-            low = middle
-        else:
-            high = middle - 1
-    return rest[:low]
+    sizes = range(1, min(len(rest), allowed) + 1)
+    fit = bisect_right(sizes, allowed, key=lambda size: len(spelt(rest[:size], writer=writer).encode()))
+    return rest[: max(1, fit)]
 
 
 def wanted_call(name: str, *, arguments: dict[str, object], writer: Writer) -> WantedCall:

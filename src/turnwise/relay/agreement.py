@@ -36,6 +36,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
+from turnwise.vocab.wording import in_ticks
 from turnwise.wire.openai_responses.client_tools import SEARCH_CALL
 
 WordsKind = Literal["text", "reasoning", "refusal"]
@@ -209,7 +210,7 @@ class Shown:
             if rest := part.arguments[len(call.arguments) :]:
                 frames.append(ToolCallDelta(block=block, arguments=rest))
         if left:
-            names = ", ".join([f"`{call.name}`" for call in left.values()])
+            names = in_ticks([call.name for call in left.values()])
             return Conflict(f"calls were sent that are no part of the response: {names}")
         return Missing(tuple(frames))
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from turnwise.rules.schema import shorten
 from turnwise.vocab import Fault, FaultKind, ProviderItem, Request
+from turnwise.vocab.json_values import is_json_array
 from turnwise.vocab.schema_bounds import MAX_REFERENCES_OF_A_REQUEST, cost_fault, size_of
 from turnwise.wire.family import MODULES, USUAL, BadRequest, family
 from turnwise.wire.json_fields import UNREADABLE, Fields, compact_text, encode, is_null, read_fields, write_object
@@ -115,8 +116,8 @@ def _stored_name(raw: msgspec.Raw, *, of: str, family: FamilyName) -> str | None
 
 def _names_within(value: object, *, facts: RelayFacts) -> Iterator[str]:
     """An object in `value` is `Pairs`. Depth is bounded by `check_size`."""
-    if isinstance(value, list):
-        for item in cast("list[object]", value):
+    if is_json_array(value):
+        for item in value:
             yield from _names_within(item, facts=facts)
     elif isinstance(value, tuple):
         pairs = cast("Pairs", value)

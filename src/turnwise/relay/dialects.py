@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
+from turnwise.vocab.json_values import array_or_empty, is_json_array, is_json_object, object_or_empty
 from turnwise.wire.family import family
 from turnwise.wire.files import takes_file
 from turnwise.wire.json_fields import (
@@ -119,21 +120,20 @@ def is_strict(schema: str) -> bool:
 
 
 def _is_closed(schema: object) -> bool:
-    if isinstance(schema, list):
-        return all(_is_closed(one) for one in cast("list[object]", schema))
-    if not isinstance(schema, dict):
+    if is_json_array(schema):
+        return all(_is_closed(one) for one in schema)
+    if not is_json_object(schema):
         return True
-    fields = cast("dict[str, object]", schema)
-    properties = fields.get("properties")
-    named = list(cast("dict[str, object]", properties)) if isinstance(properties, dict) else []
-    if fields.get("type") == "object" or named:
-        required = fields.get("required")
-        listed = cast("list[object]", required) if isinstance(required, list) else []
-        if fields.get("additionalProperties") is not False or any(name not in listed for name in named):
+    properties = schema.get("properties")
+    named = list(object_or_empty(properties))
+    if schema.get("type") == "object" or named:
+        required = schema.get("required")
+        listed = array_or_empty(required)
+        if schema.get("additionalProperties") is not False or any(name not in listed for name in named):
             return False
-    below = [fields.get(key) for key in ("properties", "$defs", "definitions")]
-    inner = [one for found in below if isinstance(found, dict) for one in cast("dict[str, object]", found).values()]
-    return all(_is_closed(one) for one in (*inner, fields.get("items"), fields.get("anyOf")))
+    below = [schema.get(key) for key in ("properties", "$defs", "definitions")]
+    inner = [one for found in below for one in object_or_empty(found).values()]
+    return all(_is_closed(one) for one in (*inner, schema.get("items"), schema.get("anyOf")))
 
 
 # --- the history

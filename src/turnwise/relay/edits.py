@@ -29,6 +29,7 @@ from turnwise.wire.family import HttpCall, family
 from turnwise.wire.gemini.parts import camel
 from turnwise.wire.json_fields import (
     Fields,
+    bytes_of,
     encode,
     first_byte,
     is_null,
@@ -90,7 +91,7 @@ def adapt(fields: Fields, request: Request, *, profile: Profile) -> list[Repair]
     adapter = relay_facts(profile.family).adapter(request.model, profile)
     if adapter is None:
         return []
-    before = {key: bytes(raw) for key, raw in fields.items()}
+    before = bytes_of(fields)
     after = dict(before)
     found = adapter(after)
     for key in [key for key in fields if key not in after]:
@@ -148,11 +149,6 @@ def spelled(fields: Mapping[str, msgspec.Raw], name: str) -> str:
 
 
 # --- fields
-
-
-def extra_of(request: Request) -> Fields:
-    """The body fields that have no word in the vocabulary."""
-    return {} if request.extra is None else read_fields(request.extra.json)
 
 
 # --- the rest of a cut answer, and what that is if nothing continues it

@@ -37,6 +37,7 @@ from turnwise.vocab import (
     ToolCall,
     ToolCallDelta,
 )
+from turnwise.vocab.json_values import without
 from turnwise.wire.profiles import Profile
 from turnwise.wire.relay_facts import relay_facts
 
@@ -280,7 +281,7 @@ def serve_stops(asked: ClientRequest, *, model: str, profile: Profile) -> Served
             field=field,
         )
     request = replace(asked.request, settings=replace(asked.request.settings, stop=()))
-    fields = {key: raw for key, raw in asked.fields.items() if key != field}
+    fields = without(asked.fields, (field,))
     told = Repair("stop_served", f"`{field}`", "the upstream does not take it here: the gateway ends the answer")
     return ServedStops(asked=replace(asked, request=request, fields=fields), sequences=sequences, told=(told,))
 

@@ -22,7 +22,7 @@ from turnwise.relay.dialects import (
     reshaped,
     with_user,
 )
-from turnwise.relay.edits import edited, extra_of, lowered
+from turnwise.relay.edits import edited, lowered
 from turnwise.relay.stops import serve_stops
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, told_adapted
 from turnwise.vocab import (
@@ -50,6 +50,7 @@ from turnwise.wire.json_fields import (
     Fields,
     compact_text,
     encode,
+    extra_of,
     fields_in,
     is_null,
     is_object,
@@ -75,7 +76,7 @@ def carry_extra(request: Request, *, source: FamilyName, target: FamilyName) -> 
     own, other = relay_facts(source), relay_facts(target)
     carried: dict[str, object] = {}
     told: list[Repair] = []
-    fields = {} if request.extra is None else read_fields(request.extra.json)
+    fields = extra_of(request)
     for name, raw in walk(fields, parents=own.parents):
         rule = own.rules.get(name, TOLD)
         text = compact_text(raw)

@@ -169,6 +169,11 @@ class TurnPlayer:
         records."""
         return None if self.recorded.row.has_lost_records else self._begun
 
+    def fold_into(self, fold: SessionFold) -> None:
+        """Hand the next turn what this one left, if it began."""
+        if self.turn is not None and self.started is not None:
+            fold.take(self.turn, started=self.started, begun=self.begun)
+
     def play(self) -> Iterator[Played]:
         """What is left of the turn, and at its end the comparison of the end itself."""
         for entry in self._left:
@@ -312,8 +317,7 @@ class SessionPlayer:
             yield player
             for _ in player.play():
                 pass
-            if player.turn is not None and player.started is not None:
-                fold.take(player.turn, started=player.started, begun=player.begun)
+            player.fold_into(fold)
 
     @property
     def differences(self) -> list[Difference]:

@@ -262,8 +262,7 @@ class _Hiding:
             ]
             entries = [self._entry(entry, old=old, new=new) for entry in recorded.entries]
             for fold, player in zip(folds, (old, new), strict=True):
-                if player.turn is not None and player.started is not None:
-                    fold.take(player.turn, started=player.started, begun=player.begun)
+                player.fold_into(fold)
             children = tuple([(self._text(call_id), self.session(child)) for call_id, child in recorded.children])
             turns.append(RecordedTurn(row=recorded.row, entries=tuple(entries), children=children))
         row = msgspec.structs.replace(

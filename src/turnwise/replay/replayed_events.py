@@ -119,7 +119,7 @@ class TurnTeller:
             case AskAnswered() | ScriptBegan() | Noted():
                 pass
             case event:
-                yield from self._told_by_children(event, until=time)
+                yield from self._told_by_children(event)
                 yield from self._at(time, self._event(event, before=played.before, time=time))
                 yield from self._at(time, self._followed(event, command=played.after, time=time))
 
@@ -248,7 +248,7 @@ class TurnTeller:
                 SubAgent(call.id, tell_child(child, call=call, players=self._players, path=self._path))
             )
 
-    def _told_by_children(self, event: Event | None, *, until: float = 0.0) -> Iterator[SeenAgain]:
+    def _told_by_children(self, event: Event | None) -> Iterator[SeenAgain]:
         """What the sub-agents did before an event that ends their calls: side by side, as their times say."""
         match event:
             case ToolEnded(result=result):

@@ -52,8 +52,7 @@ def fork(
         player = _player(recorded, number=number, earlier=fold.carried)
         if number < last:
             copies.append(_whole(player))
-            if player.turn is not None and player.started is not None:
-                fold.take(player.turn, started=player.started, begun=player.begun)
+            player.fold_into(fold)
         else:
             copies.append(_up_to(step, player=player, earlier=fold.carried))
     new = new_id()

@@ -19,7 +19,9 @@ from turnwise.rules.compaction import (
     SUMMARY_HEAD,
     USER_PERCENT,
     Variant,
+    behind_first_user,
     is_summary,
+    last_step,
     shorten_results,
     shorten_users,
     users_that_stay,
@@ -58,7 +60,7 @@ def _variants(messages: Sequence[Message], *, sizes: Sequence[int], limit_bytes:
     """The history with ever less of it."""
     whole = Variant(messages=tuple(messages), sizes=sizes)
     yield whole
-    tail = _last_step(messages)
+    tail = last_step(messages)
     excess = sum(sizes) - limit_bytes
     old = shorten_results(whole, places=range(tail), excess=excess, limit_bytes=OLD_RESULT_BYTES, handle=NO_CALL)
     yield old
@@ -79,14 +81,6 @@ def _variants(messages: Sequence[Message], *, sizes: Sequence[int], limit_bytes:
     yield shorten_users(least, limit_bytes=LEAST_USER_BYTES, whole=len(least.messages) - 1)
 
 
-def _last_step(messages: Sequence[Message]) -> int:
-    """Where the last step, or what the model is to answer, begins."""
-    start = len(messages) - 1
-    while start > 0 and messages[start].role == "tool":
-        start -= 1
-    return start
-
-
 def _squeezed(variant: Variant, *, percent: int, limit_bytes: int) -> Variant:
     """All results within their even share of so much of the room."""
     results = sum([isinstance(part, ToolResult) for message in variant.messages for part in message.parts])
@@ -103,7 +97,7 @@ def _squeezed(variant: Variant, *, percent: int, limit_bytes: int) -> Variant:
 def _without_middle(variant: Variant, *, tail: int, limit_bytes: int) -> Variant:
     """The first of the user's messages, as many of the newest as there is room for, the newest summary, and the last step."""
     messages, sizes = variant.messages, variant.sizes
-    first = next((index + 1 for index, message in enumerate(messages) if message.role == "user"), 0)
+    first = behind_first_user(messages)
     if first >= tail:
         return variant
     room = limit_bytes * USER_PERCENT // 100
@@ -139,10 +133,14 @@ def _quoted(variant: Variant, *, quoted_bytes: int, most: int = MAX_QUOTED) -> V
 
 
 def _shown(result: ToolResult, *, limit_bytes: int) -> str:
+    text = _text_of(result)
+    characters = limit_bytes * len(text) // len(text.encode("utf-8", "replace"))
+    return shorten(text, limit=max(LEAST_RESULT_BYTES, characters))
+
+
+def _text_of(result: ToolResult) -> str:
     texts = [f"({part.media_type})" if isinstance(part, File) else part.text for part in result.content]
-    text = " ".join(texts).strip()
-    characters = limit_bytes * len(text) // max(1, len(text.encode("utf-8", "replace")))
-    return shorten(text or "(nothing)", limit=max(LEAST_RESULT_BYTES, characters))
+    return " ".join(texts).strip() or "(nothing)"
 
 
 # The forced answer, and what is said when no answer can be had from the model.
@@ -228,7 +226,10 @@ def results_said(results: Sequence[ToolResult]) -> str:
     """The last of them, with a heading; empty where there are none."""
     if not results:
         return ""
-    lines = [f"- {result.name}: {_show(result)}" for result in results[-MAX_RESULTS_SHOWN:]]
+    lines = [
+        f"- {result.name}: {shorten(_text_of(result), limit=MAX_RESULT_CHARACTERS)}"
+        for result in results[-MAX_RESULTS_SHOWN:]
+    ]
     if len(results) > MAX_RESULTS_SHOWN:
         lines.append(f"(the last {MAX_RESULTS_SHOWN} of {len(results)} results)")
     return HAD_RETURNED + "\n".join(lines)
@@ -244,11 +245,6 @@ def _results_of(messages: Sequence[Message], *, left_out: Collection[str]) -> tu
             and "".join([one.text for one in part.content if isinstance(one, Text)]) not in left_out
         ]
     )
-
-
-def _show(result: ToolResult) -> str:
-    texts = [f"({part.media_type})" if isinstance(part, File) else part.text for part in result.content]
-    return shorten(" ".join(texts).strip() or "(nothing)", limit=MAX_RESULT_CHARACTERS)
 
 
 # When a turn stops, and what its stop means for the caller.

@@ -33,7 +33,10 @@ from turnwise.vocab import (
     ToolSpec,
 )
 from turnwise.vocab.hidden_characters import visible_line
+from turnwise.vocab.json_values import is_json_object
+from turnwise.vocab.parts import in_common
 from turnwise.vocab.schema_bounds import MAX_VALUES, has_too_many_values
+from turnwise.vocab.wording import in_ticks
 
 # Which tool did the model mean by a name that is on nobody's list? Never a guess between two.
 #
@@ -160,8 +163,8 @@ def distance(one: str, *, other: str, limit: int = MAX_DISTANCE) -> int:
     if abs(len(one) - len(other)) > limit:
         return limit + 1
     # What both begin and end with changes nothing, and names on one server have much of it.
-    begin = _shared(one, other=other)
-    end = _shared(one[begin:][::-1], other=other[begin:][::-1])
+    begin = in_common(one, other)
+    end = in_common(one[begin:][::-1], other[begin:][::-1])
     one, other = one[begin : len(one) - end], other[begin : len(other) - end]
     two_back: list[int] = []
     row_before = list(range(len(other) + 1))
@@ -175,13 +178,6 @@ def distance(one: str, *, other: str, limit: int = MAX_DISTANCE) -> int:
             return limit + 1
         two_back, row_before = row_before, row
     return min(row_before[-1], limit + 1)
-
-
-def _shared(one: str, *, other: str) -> int:
-    """How many characters both begin with."""
-    return next(
-        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
 
 
 def _meant(name: str, *, names: Collection[str]) -> tuple[str, ...]:
@@ -346,12 +342,12 @@ def _judge_complete(call: ToolCall, *, spec: ToolSpec) -> Sound | Unsound:
         value = decode_strictly(call.arguments)
     except ValueError as error:
         return Unsound("malformed", _malformed(msgspec.structs.replace(call, reason=str(error))))
-    if not isinstance(value, dict):
+    if not is_json_object(value):
         got = shorten(call.arguments)
         return Unsound("schema_mismatch", _mismatch(call.name, errors=[f"`$`: expected an object, got {got}"]))
     if spec.free_form:
         # Families without free-form tools show them as a JSON tool with one string parameter `input`.
-        text = cast("dict[str, object]", value).get("input")
+        text = value.get("input")
         if isinstance(text, str):
             return Sound(text)
         return Unsound("schema_mismatch", _mismatch(call.name, errors=["`$.input`: expected string"]))
@@ -363,10 +359,10 @@ def _unknown_tool(name: str, *, names: Collection[str]) -> str:
     # What may be run under another name was corrected before (`turn/settled_response.py`); nothing runs here.
     judged = judge_name(name, effects=dict.fromkeys(names, "write"))
     close = judged.names if isinstance(judged, Suggested) else ()
-    meant = f" Did you mean {' or '.join([f'`{other}`' for other in close])}?" if close else ""
+    meant = f" Did you mean {in_ticks(close, between=' or ')}?" if close else ""
     if not names:
         return f"Not run: there is no tool `{shorten(visible_line(name))}`, and none is on offer in this step. Answer in text."
-    listed = ", ".join([f"`{other}`" for other in list(names)[:MAX_NAMES]])
+    listed = in_ticks(list(names)[:MAX_NAMES])
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return (
         f"Not run: no tool `{shorten(visible_line(name))}` is on offer in this step.{meant} On offer: {listed}{more}."

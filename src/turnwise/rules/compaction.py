@@ -364,15 +364,26 @@ def weighed(prompt: PromptSize, *, sizes: Sequence[int], sizes_now: Sequence[int
 # what stays
 
 
+def last_step(messages: Sequence[Message]) -> int:
+    """Where the last step, or what the model is to answer, begins."""
+    start = len(messages) - 1
+    while start > 0 and messages[start].role == "tool":
+        start -= 1
+    return start
+
+
+def behind_first_user(messages: Sequence[Message]) -> int:
+    """The place behind the first of the user's messages; 0 where there is none."""
+    return next((index + 1 for index, message in enumerate(messages) if message.role == "user"), 0)
+
+
 def tail_start(messages: Sequence[Message], *, sizes: Sequence[int], prompt: PromptSize, capacity_tokens: int) -> int:
     """Where the last steps begin. A step is an assistant's message with the results of its calls: never cut in two.
 
     The last message stays with what it belongs to, however large; further steps as far as there is room for them.
     """
     room = capacity_tokens * TAIL_PERCENT // 100 * prompt.bytes // max(1, prompt.tokens)
-    start = len(messages) - 1
-    while start > 0 and messages[start].role == "tool":
-        start -= 1
+    start = last_step(messages)
     taken = sum(sizes[start:])
     steps = 1 if messages[start].role == "assistant" else 0
     for index in range(start - 1, -1, -1):
@@ -526,7 +537,7 @@ def _summaries(case: _Case, *, variant: Variant) -> list[tuple[int, Summarise]]:
     """The summary of this variant's middle, and what the prompt is then; none where none can be asked for. Of a middle that is
     summarised in several the first part is asked for now, and the size is that after the last."""
     messages, sizes, tail = variant.messages, variant.sizes, case.tail
-    first = next((index + 1 for index, message in enumerate(messages) if message.role == "user"), 0)
+    first = behind_first_user(messages)
     if first >= tail:
         return []
     max_tokens = min(MAX_SUMMARY_TOKENS, max(MIN_SUMMARY_TOKENS, case.capacity_tokens * SUMMARY_PERCENT // 100))

@@ -31,6 +31,7 @@ from turnwise.vocab import (
     ToolResult,
     calls_of,
 )
+from turnwise.vocab.wording import in_ticks
 
 ID_PRINT_CHARACTERS = 8
 
@@ -288,9 +289,7 @@ def _next_message(calls: list[tuple[int, int]], *, number: int) -> int | None:
 
 def _own_parts(message: Message, *, index: int, repairs: list[Repair]) -> tuple[Part, ...]:
     """The parts that may stand in a message of this role; results go where their calls are."""
-    if message.role == "tool":
-        own = tuple([part for part in message.parts if isinstance(part, Text | File | ProviderItem)])
-    elif message.role == "assistant":
+    if message.role == "assistant":
         own = tuple([part for part in message.parts if not isinstance(part, ToolResult)])
     else:
         own = tuple([part for part in message.parts if isinstance(part, Text | File | ProviderItem)])
@@ -532,7 +531,7 @@ def check_input(
 
 def _waits_not(ids: Sequence[str], *, left: Collection[str], waited_for: Sequence[str]) -> str:
     """What is said to answers for `ids`; those in `left` waited until the session went on without them."""
-    names = ", ".join([f"`{id}`" for id in ids])
+    names = in_ticks(ids)
     gone_on = " any more, as the session has gone on without it" if ids[0] in left else ""
     return f"no pending call has the id {names}{gone_on}; the session waits for: {', '.join(waited_for) or 'nothing'}"
 

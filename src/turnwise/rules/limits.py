@@ -196,7 +196,7 @@ class MaxSteps(msgspec.Struct, frozen=True, tag="max_steps"):
 
     def said(self, spent: Spent) -> str:
         """A sentence for people: the limit, and how much of it is spent."""
-        return f"The limit of {_count(self.steps, 'step')} was reached."
+        return f"The limit of {counted(self.steps, 'step')} was reached."
 
     def share(self, spent: Spent, *, among: Among) -> Share:
         """Each sub-agent has steps of its own, so this limit is not divided."""
@@ -228,7 +228,7 @@ class MaxRequests(msgspec.Struct, frozen=True, tag="max_requests"):
 
     def said(self, spent: Spent) -> str:
         """A sentence for people: the limit, and how much of it is spent."""
-        return f"The limit of {_count(self.requests, 'request')} was reached ({spent.requests:,} made)."
+        return f"The limit of {counted(self.requests, 'request')} was reached ({spent.requests:,} made)."
 
     def share(self, spent: Spent, *, among: Among) -> Share:
         """The part of the rest that each of several sub-agents gets."""
@@ -295,7 +295,7 @@ class MaxTokens(msgspec.Struct, frozen=True, tag="max_tokens", omit_defaults=Tru
         return self._of(tokens) if tokens > self.tokens else None
 
     def _of(self, tokens: int) -> str:
-        return _count(tokens, "token" if self.counts == "all" else f"{self.counts} token")
+        return counted(tokens, "token" if self.counts == "all" else f"{self.counts} token")
 
     def share(self, spent: Spent, *, among: Among) -> Share:
         """The part of the rest that each of several sub-agents gets."""
@@ -393,9 +393,9 @@ class MaxCost(msgspec.Struct, frozen=True, tag="max_cost"):
 
     def said(self, spent: Spent) -> str:
         """A sentence for people: the limit, and how much of it is spent."""
-        guessed = f", {_count(spent.projected, 'request')} of unknown price as projected" if spent.projected else ""
+        guessed = f", {counted(spent.projected, 'request')} of unknown price as projected" if spent.projected else ""
         if spent.at_dearest:
-            guessed += f", {_count(spent.at_dearest, 'request')} at the dearest known price, as a part is unknown"
+            guessed += f", {counted(spent.at_dearest, 'request')} at the dearest known price, as a part is unknown"
         used = f"{usd_said(spent.cost_usd)} spent{guessed}"
         return f"The limit of {usd_said(self.usd)} leaves no room for another step ({used})."
 
@@ -437,7 +437,7 @@ class MaxToolCalls(msgspec.Struct, frozen=True, tag="max_tool_calls"):
 
     def said(self, spent: Spent) -> str:
         """A sentence for people: the limit, and how much of it is spent."""
-        return f"The limit of {_count(self.calls, 'tool call')} was reached ({spent.tool_calls:,} made)."
+        return f"The limit of {counted(self.calls, 'tool call')} was reached ({spent.tool_calls:,} made)."
 
     def share(self, spent: Spent, *, among: Among) -> Share:
         """The part of the rest that each of several sub-agents gets."""
@@ -712,5 +712,5 @@ def _members(limit: Limit, *, of: type[AnyOf] | type[AllOf]) -> tuple[Limit, ...
     return limit.limits if isinstance(limit, of) else (limit,)
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

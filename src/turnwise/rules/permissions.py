@@ -43,6 +43,7 @@ from turnwise.rules.permission_paths import (
 from turnwise.rules.read_only_commands import is_known, is_reading, speaks
 from turnwise.rules.schema import shorten
 from turnwise.vocab import HintedFields
+from turnwise.vocab.wording import in_ticks
 
 PermissionKind = Literal["allow", "ask", "deny"]
 # The private folder of commands as it is called on the machine: no other command and no person knows it by that name.
@@ -740,4 +741,4 @@ def _near(name: str, *, known: Iterable[str]) -> str:
         return f"did you mean `{MCP_WORD}(server.tool)`?"
     if near:
         return f"did you mean `{next(one for one in names if one.casefold() == near[0])}`?"
-    return f"there are {', '.join([f'`{one}`' for one in names])}"
+    return f"there are {in_ticks(names)}"

@@ -6,12 +6,13 @@ bill:plans). Rows come in as data; where they come from is the drivers' business
 
 from collections.abc import Callable, Iterable, Sequence
 from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation
-from typing import Literal, NamedTuple, TypeGuard
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from turnwise.rules.provider_tool_costs import SEARCHED
 from turnwise.vocab import BilledPart, Fault, Untold, Usage
+from turnwise.vocab.json_values import is_json_array, is_json_object
 
 Plan = Literal["tokens", "request", "step", "free"]
 """What a provider bills by. `step`: once for all requests of a step."""
@@ -580,13 +581,13 @@ def _billed_apart(details: dict[str, object]) -> str:
                 return what
     for place in _TOOL_COUNTS:
         counts = details.get(place)
-        for name, count in counts.items() if _is_object(counts) else ():
+        for name, count in counts.items() if is_json_object(counts) else ():
             if name not in _FREE_TOOLS and isinstance(count, int | Decimal) and count > 0:
                 return "tools that the provider ran"
     for place in ("promptTokensDetails", "candidatesTokensDetails"):  # Gemini lists its modalities
         listed = details.get(place)
-        for one in listed if _is_list(listed) else ():
-            if _is_object(one) and one.get("modality") == "AUDIO" and one.get("tokenCount"):
+        for one in listed if is_json_array(listed) else ():
+            if is_json_object(one) and one.get("modality") == "AUDIO" and one.get("tokenCount"):
                 return "tokens of sound"
     return ""
 
@@ -619,7 +620,7 @@ def _details(text: str) -> dict[str, object]:
         return {}
     try:
         return _exact_decoder.decode(text)
-    except (msgspec.DecodeError, msgspec.ValidationError, InvalidOperation, RecursionError):
+    except (msgspec.DecodeError, InvalidOperation, RecursionError):
         return {}
 
 
@@ -629,18 +630,10 @@ _exact_decoder = msgspec.json.Decoder(dict[str, object], float_hook=Decimal)
 def _at(details: dict[str, object], path: tuple[str, ...]) -> object:
     value: object = details
     for key in path:
-        if not _is_object(value):
+        if not is_json_object(value):
             return None
         value = value.get(key)
     return value
-
-
-def _is_object(value: object) -> TypeGuard[dict[str, object]]:
-    return isinstance(value, dict)
-
-
-def _is_list(value: object) -> TypeGuard[list[object]]:
-    return isinstance(value, list)
 
 
 # What a request will cost at most, before it is sent: what limits of cost decide by.

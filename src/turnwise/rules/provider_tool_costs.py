@@ -91,7 +91,7 @@ def searches_asked(extra: str, *, family: str) -> bool:
         return False
     try:
         return msgspec.json.decode(extra, type=_Extra).searches
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         return any(f'"{name}"' in extra for name in _Extra.__struct_fields__)  # of a shape that nobody here knows
 
 
@@ -119,7 +119,7 @@ def terms_asked(body: str | bytes) -> tuple[str, ...]:
         return ()
     try:
         fields = msgspec.json.decode(body, type=_Terms)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         return ()
     said = {name: getattr(fields, name) for name in _Terms.__struct_fields__}
     return tuple([f"{name}={_word(value)}" for name, value in said.items() if isinstance(value, str) and value])
@@ -141,7 +141,7 @@ def models_named(extra: str) -> tuple[str, ...]:
         return ()
     try:
         found = msgspec.json.decode(extra, type=_Models)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         return ()
     models = [one if isinstance(one, str) else one.model for one in (*found.tools, *found.fallbacks)]
     return tuple(dict.fromkeys([model for model in models if isinstance(model, str) and model]))
@@ -188,7 +188,7 @@ def _has_searched_unseen(response: Response, *, sources: list[Citation]) -> bool
         return False
     try:
         count = msgspec.json.decode(response.usage.provider, type=_Usage).toolUsePromptTokenCount
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         return False
     told = any(isinstance(part, ProviderItem) and part.kind in AT_PRICE_OF_TOKENS for part in response.message.parts)
     pages = any(_read(one.raw).retrievedUrl is not None for one in sources)
@@ -198,5 +198,5 @@ def _has_searched_unseen(response: Response, *, sources: list[Citation]) -> bool
 def _read(raw: str) -> _Source:
     try:
         return msgspec.json.decode(raw, type=_Source)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         return _Source()

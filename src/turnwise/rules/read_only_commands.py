@@ -6,7 +6,8 @@ to mean another one.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -14,6 +15,19 @@ from turnwise.rules.permission_facts import CommandFact, ShellFacts, Word, is_do
 
 # `%n` sets a variable.
 COUNTS = re.compile(r"%[-+ #0-9.*'hlLjztq]*n")
+
+
+class ListedOptions(Protocol):
+    """The options of a command, as `ReadingCommand` lists them."""
+
+    @property
+    def flags(self) -> str: ...
+    @property
+    def valued(self) -> str: ...
+    @property
+    def long(self) -> Collection[str]: ...
+    @property
+    def long_valued(self) -> Collection[str]: ...
 
 
 class ReadingCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -313,7 +327,7 @@ def _fits(words: list[Word], *, reader: ReadingCommand, place_holds: str = "") -
         elif text == "--":
             ended = True
         else:
-            taken = option_takes(text, reader=reader)
+            taken = option_takes(text, listed=reader)
             if taken is None:
                 return _speaks_dashes(reader)
             if taken and at < len(words) and _is_option(words[at].text):
@@ -356,19 +370,17 @@ def _speaks_dashes(reader: ReadingCommand) -> bool:
     return reader is _TEXT_OUT
 
 
-def option_takes(text: str, *, reader: ReadingCommand) -> int | None:
+def option_takes(text: str, *, listed: ListedOptions) -> int | None:
     """How many further words the option takes; None where it is not listed."""
     if text.startswith("--"):
         name, equals, _ = text.partition("=")
         if equals:
-            return 0 if name in reader.long_valued else None
-        if name in reader.long:
-            return 0
-        return 1 if name in reader.long_valued else None
+            return 0 if name in listed.long_valued else None
+        return 0 if name in listed.long else 1 if name in listed.long_valued else None
     for at, letter in enumerate(text[1:], start=1):
-        if letter in reader.valued:
+        if letter in listed.valued:
             return 1 if at == len(text) - 1 else 0
-        if letter not in reader.flags:
+        if letter not in listed.flags:
             return None
     return 0
 
@@ -409,7 +421,7 @@ def git_operands(words: Sequence[Word], *, subcommand: str) -> list[Word]:
         text = words[at].text
         at += 1
         if text.startswith("-"):
-            at += option_takes(text, reader=reader) or 0
+            at += option_takes(text, listed=reader) or 0
         else:
             found.append(words[at - 1])
     return found
@@ -524,7 +536,7 @@ def _patterns(words: Sequence[Word], *, reader: ReadingCommand) -> frozenset[int
         if text == "--":
             ended = True
             continue
-        taken = option_takes(text, reader=reader)
+        taken = option_takes(text, listed=reader)
         if taken is None:
             return frozenset()
         if "e" in reader.valued and re.match(r"--regexp|-[^-]*e", text):

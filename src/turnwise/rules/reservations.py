@@ -26,11 +26,13 @@ from turnwise.rules.limits import (
     Share,
     Spent,
     amount_in,
+    counted,
     fault_of_limit,
     folded,
     leaves_of,
 )
 from turnwise.rules.pricing import ZERO, PriceRow, add
+from turnwise.vocab.json_values import without
 
 Amount = int | Decimal  # seconds are decimals, too
 
@@ -98,7 +100,7 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
         return any(part.amounts[nth] > 0 for part in self.parts.values())
 
     def without(self, turn: str) -> "BudgetState":
-        return msgspec.structs.replace(self, parts={id: part for id, part in self.parts.items() if id != turn})
+        return msgspec.structs.replace(self, parts=without(self.parts, (turn,)))
 
     def with_part(self, turn: str, part: BudgetPart) -> "BudgetState":
         return msgspec.structs.replace(self, parts={**self.parts, turn: part})
@@ -380,10 +382,10 @@ def no_place(bounds: SubagentBounds, *, used: Used, started: int) -> str:
     """The result of a call whose sub-agent has no place; `started` are those that start beside it."""
     have = used.subagents + started
     if bounds.subagents is not None and have >= bounds.subagents:
-        which = f"the limit of {_count(bounds.subagents, 'sub-agent')} is reached ({have} started, theirs included)"
+        which = f"the limit of {counted(bounds.subagents, 'sub-agent')} is reached ({have} started, theirs included)"
     else:
-        rest = f", the rest is for {_count(started, 'sub-agent')} beside it" if started else ""
-        most = _count(bounds.requests or 0, "request")
+        rest = f", the rest is for {counted(started, 'sub-agent')} beside it" if started else ""
+        most = counted(bounds.requests or 0, "request")
         which = f"the limit of {most} by sub-agents leaves none for this one ({used.requests} made{rest})"
     return f"Not run: {which}. {DO_IT_YOURSELF}"
 
@@ -393,7 +395,3 @@ def _divided(amount: int | None, *, among: int) -> list[int | None]:
         return [None] * among
     each, extra = divmod(amount, among)
     return [each + (place < extra) for place in range(among)]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from turnwise.vocab import FinishReason, OutputSchema, Repair
+from turnwise.vocab.json_values import is_json_object
 from turnwise.vocab.schema_bounds import MAX_BACKTRACKS, Schema, read_schema
+from turnwise.vocab.wording import in_ticks
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -146,7 +148,7 @@ def _describe(error: "jsonschema_rs.ValidationError", *, schema: str) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return shorten(", ".join([f"`{name}`" for name in names]), limit=200)
+    return shorten(in_ticks(names), limit=200)
 
 
 def _properties_at(steps: Iterable[str | int], *, schema: str) -> list[str] | None:
@@ -160,10 +162,10 @@ def _properties_at(steps: Iterable[str | int], *, schema: str) -> list[str] | No
                 node = items[step]
             case _:
                 return None
-    if not isinstance(node, dict) or "patternProperties" in node or "unevaluatedProperties" in node:
+    if not is_json_object(node) or "patternProperties" in node or "unevaluatedProperties" in node:
         return None
-    known = cast("dict[str, object]", node).get("properties", {})
-    return list(cast("dict[str, object]", known)) if isinstance(known, dict) else None
+    known = node.get("properties", {})
+    return list(known) if is_json_object(known) else None
 
 
 def _forms(rule: dict[str, object], *, schema: str) -> str:

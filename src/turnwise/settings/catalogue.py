@@ -16,6 +16,8 @@ import msgspec
 
 from turnwise.errors import CallerError
 from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits
+from turnwise.vocab.json_values import without_nones
+from turnwise.vocab.wording import in_ticks
 
 if TYPE_CHECKING:
     from turnwise.wire.profiles import Profile
@@ -176,7 +178,7 @@ def read_rows(table: object, *, named: str) -> dict[str, LimitRow]:
         try:
             found[model] = msgspec.convert(row, LimitRow)
         except msgspec.ValidationError as error:
-            known = ", ".join([f"`{field}`" for field in LimitRow.__struct_fields__])
+            known = in_ticks(LimitRow.__struct_fields__)
             why = with_near_field(error, rows=(LimitRow,))
             raise CallerError(f"{named}, `{model}`: {why}; a row has {known}, each a number of tokens") from None
     return found
@@ -224,7 +226,7 @@ def _row_over(below: LimitRow | None, above: LimitRow) -> LimitRow:
 
 
 def _known(figures: LimitRow | ModelLimits) -> dict[str, int]:
-    return {name: value for name, value in msgspec.structs.asdict(figures).items() if value is not None}
+    return without_nones(msgspec.structs.asdict(figures))
 
 
 @functools.lru_cache(maxsize=4096)  # each search compares with the same few hundred rows

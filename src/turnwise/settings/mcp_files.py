@@ -12,7 +12,6 @@ network = true
 sampling = 3                           # and this: so often may it ask the model in one call
 """
 
-import difflib
 import hashlib
 import os
 import re
@@ -28,9 +27,10 @@ from turnwise.base.programs import ProgramSearch
 from turnwise.base.unasked_files import LeftOut, read_of_user, read_unasked
 from turnwise.errors import CallerError
 from turnwise.rules.arguments import MAX_SERVER, is_server_name
-from turnwise.settings.settings import MCP_FILE, MCP_TABLE, Layer, is_table, project_folders
+from turnwise.settings.settings import MCP_FILE, MCP_TABLE, Layer, is_table, near_hint, project_folders
 from turnwise.turn.config import Effect
 from turnwise.vocab.file_names import shown_name
+from turnwise.vocab.json_values import is_json_array
 
 # What is said of an MCP server: how it is reached, and what it may do. No text made of it shows a value that may be secret.
 
@@ -277,9 +277,7 @@ def _server(name: str, given: object, *, source: ServerSource, where: str, aroun
     keys = _KEYS if source == "user" else _KEYS[: -len(_USERS_OWN)]
     for key in given:
         if key not in _KEYS:
-            near = difflib.get_close_matches(key, keys, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join([f'`{one}`' for one in keys])}"
-            raise CallerError(f"{where}: `{key}` is no key of a server; {hint}")
+            raise CallerError(f"{where}: `{key}` is no key of a server; {near_hint(key, known=keys)}")
         if key in _USERS_OWN and source != "user":
             raise CallerError(f"{where}: only your own file can say `{key}`; take it out")
     reader = _Reader(given, where=where, around=around)
@@ -383,9 +381,9 @@ class _Reader:
         return {name: self._text(value, f"{key}.{name}") for name, value in table.items()}
 
     def _words(self, words: object, key: str) -> tuple[str, ...]:
-        if not isinstance(words, list) or (key == "command" and not words):
+        if not is_json_array(words) or (key == "command" and not words):
             raise CallerError(f'{self._where}: `{key}` is a list of words: `{key} = ["uvx", "mcp-server-git"]`')
-        return tuple([self._text(word, key) for word in cast("list[object]", words)])
+        return tuple([self._text(word, key) for word in words])
 
     def _text(self, value: object, key: str) -> str:
         """With `${NAME}` and `${NAME:-otherwise}` filled in."""

@@ -22,6 +22,7 @@ from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import LimitRow
 from turnwise.turn.config import MAX_STEPS, CallsInText, TurnConfig
 from turnwise.vocab import Cache, Effort, Settings
+from turnwise.vocab.json_values import without_nones
 
 # What a commit of the journal survives: the death of the process, or that of the machine, too.
 #
@@ -498,7 +499,7 @@ def kept_by(last: TurnConfig, *, is_same_model: bool) -> RunSettings:
 def settings_over(before: Settings, settings: RunSettings) -> Settings:
     """The settings of a model's requests, with what a run says of them in its place."""
     said = {row.option.setting: getattr(settings, row.name) for row in rows() if row.option.setting}
-    return msgspec.structs.replace(before, **{name: value for name, value in said.items() if value is not None})
+    return msgspec.structs.replace(before, **without_nones(said))
 
 
 def limits_in(settings: RunSettings) -> list[Limit]:

@@ -10,7 +10,6 @@ rules = [
 ]
 """
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,9 +18,10 @@ from typing import Literal, cast, get_args
 from turnwise.errors import CallerError
 from turnwise.rules.arguments import mcp_pattern
 from turnwise.rules.permissions import PermissionKind, PermissionRule, Policy, plain_command, plain_rule
-from turnwise.settings.settings import Layer, SettingsSource, is_table
+from turnwise.settings.settings import Layer, SettingsSource, is_table, near_hint
 from turnwise.turn.config import Effect
 from turnwise.vocab.file_names import marked
+from turnwise.vocab.json_values import is_json_array
 
 KEY = "permissions"
 MAX_RULES = 500  # each is looked at for each part of a call
@@ -74,15 +74,14 @@ def read_rules(layer: Layer) -> tuple[PermissionRule, ...]:
     table = _table(layer)
     given = table.get("rules", [])
     where = layer.named(f"{KEY}.rules")
-    if not isinstance(given, list):
+    if not is_json_array(given):
         raise CallerError(f"{where} is no list: write `rules = [{{ allow = 'bash', command = 'ls *' }}]`")
-    items = cast("list[object]", given)
-    if len(items) > MAX_RULES:
-        raise CallerError(f"{where} has {len(items):,} rules, more than {MAX_RULES}: join some by patterns")
+    if len(given) > MAX_RULES:
+        raise CallerError(f"{where} has {len(given):,} rules, more than {MAX_RULES}: join some by patterns")
     return tuple(
         [
             parse_rule(item, source=layer.source, where=layer.named(f"{KEY}.rules[{at}]"))
-            for at, item in enumerate(items)
+            for at, item in enumerate(given)
         ]
     )
 
@@ -96,7 +95,7 @@ def parse_rule(given: object, *, source: SettingsSource, where: str) -> Permissi
         raise CallerError(f"{where} is no table: write `{{ allow = 'bash', command = 'ls *' }}`")
     for key in given:
         if key not in _RULE_KEYS:
-            raise CallerError(f"{where}: `{key}` is no key of a rule; {_near(key, known=_RULE_KEYS)}")
+            raise CallerError(f"{where}: `{key}` is no key of a rule; {near_hint(key, known=_RULE_KEYS)}")
     verdicts = [key for key in given if key in _VERDICTS]
     if len(verdicts) != 1:
         raise CallerError(f"{where} needs one of `allow`, `ask` and `deny`, and has {len(verdicts)}: make it one")
@@ -133,7 +132,7 @@ def _table(layer: Layer) -> Mapping[str, object]:
         raise CallerError(f"{layer.named(KEY)} is no table: write `[{KEY}]`, and its keys below")
     for key in table:
         if key not in _KEYS:
-            raise CallerError(f"{layer.named(f'{KEY}.{key}')}: no such setting; {_near(key, known=_KEYS)}")
+            raise CallerError(f"{layer.named(f'{KEY}.{key}')}: no such setting; {near_hint(key, known=_KEYS)}")
         if key in _USERS_OWN and layer.source == "project":
             named = layer.named(f"{KEY}.{key}")
             raise CallerError(f"{named}: a project cannot say this; take it out, and put it into your own file")
@@ -155,10 +154,10 @@ def _unattended(layer: Layer) -> Literal["allow", "deny"] | None:
 def _trusted_folders(layer: Layer, *, home: Path) -> tuple[Path, ...]:
     given = _table(layer).get("trusted_folders", [])
     named = layer.named(f"{KEY}.trusted_folders")
-    if not isinstance(given, list):
+    if not is_json_array(given):
         raise CallerError(f"{named} is no list: write `trusted_folders = ['~/src/ours']`")
     folders: list[Path] = []
-    for folder in cast("list[object]", given):
+    for folder in given:
         if not isinstance(folder, str) or not (folder.startswith(("/", "~/")) or folder == "~"):
             raise CallerError(f"{named}: `{folder}` is no folder; begin it with `/` or `~/`")
         folders.append(Path(os.path.realpath(home / folder[2:] if folder.startswith("~") else folder)))
@@ -193,8 +192,3 @@ def _command(value: object, *, where: str) -> tuple[str, ...] | None:
         case _:
             pass
     raise CallerError(f"{where}: `command` is neither a text nor a list of words: write `command = 'git push *'`")
-
-
-def _near(key: str, *, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
-    return f"did you mean `{near[0]}`?" if near else f"there are {', '.join([f'`{name}`' for name in known])}"

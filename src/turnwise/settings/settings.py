@@ -18,6 +18,7 @@ from turnwise.base.unasked_files import LeftOut, read_of_user, read_unasked
 from turnwise.errors import CallerError
 from turnwise.settings.catalogue import LimitRow, read_rows, rows_over
 from turnwise.settings.options import Durability, RunSettings, rows, rows_from
+from turnwise.vocab.wording import in_ticks
 
 FILE = "turnwise.toml"
 PYPROJECT = "pyproject.toml"
@@ -176,9 +177,13 @@ def _why_not(key: str, *, known: Collection[str]) -> str:
     for row in rows():
         if row.name == key:
             return f"a file cannot say it: give {row.flags[-1].partition('/')[0]}"
+    return f"no such setting; {near_hint(key, known=known)}"
+
+
+def near_hint(key: str, *, known: Collection[str]) -> str:
+    """The name that was meant, or all that there are."""
     near = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join([f'`{name}`' for name in known])}"
-    return f"no such setting; {hint}"
+    return f"did you mean `{near[0]}`?" if near else f"there are {in_ticks(known)}"
 
 
 def read_layers(folder: Path, *, env: Mapping[str, str]) -> tuple[Layer, ...]:

@@ -1,11 +1,9 @@
 """What turnwise itself writes into the user's `turnwise.toml`: the model that they chose, and its address. All else stays."""
 
-import contextlib
 import json
 import os
 import re
 import stat
-import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +12,8 @@ from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.base.whole_files import in_place_of
 from turnwise.errors import CallerError
 from turnwise.settings.settings import MAX_FILE_BYTES, is_table, user_file
+from turnwise.vocab.json_values import without
+from turnwise.vocab.wording import in_ticks
 
 PRIVATE = 0o600
 
@@ -45,9 +45,9 @@ def remember_model(model: str, *, base_url: str | None = None, env: Mapping[str,
     if not is_whole:
         raise CallerError(f"`{path}` cannot take the line; write {_quoted(lines)} into it yourself")
     try:
-        _replace(Path(os.path.realpath(path)), text)
-    except (OSError, UnicodeError) as error:
-        raise CallerError(f"`{path}` cannot be written: {getattr(error, 'strerror', None) or error}") from None
+        _write(path, text)
+    except UnicodeError as error:
+        raise CallerError(f"`{path}` cannot be written: {error}") from None
     return path
 
 
@@ -58,7 +58,7 @@ def lines_of(model: str, *, base_url: str | None) -> list[str]:
 
 
 def _quoted(lines: Sequence[str]) -> str:
-    return " and ".join([f"`{line}`" for line in lines])
+    return in_ticks(lines, between=" and ")
 
 
 def _text_of(path: Path) -> str:
@@ -75,23 +75,6 @@ def _text_of(path: Path) -> str:
 
 def _has_windows_lines(text: str) -> bool:
     return text.partition("\n")[0].endswith("\r")
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write it beside the file, then move it into place: a reader always gets the whole old or the whole new file."""
-    content = text.encode()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else PRIVATE
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".turnwise-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 # What `turnwise mcp add` and `remove` change in the user's `turnwise.toml`: one table. All else stays, byte for byte.
@@ -122,7 +105,7 @@ def remove_server(name: str, *, env: Mapping[str, str]) -> Path:
     before = _toml_of(path)
     servers = _servers(before, path=path)
     if name not in servers:
-        known = ", ".join([f"`{one}`" for one in servers]) or "none"
+        known = in_ticks(servers) or "none"
         raise CallerError(f"`{path}` has no server `{name}`; there are {known}")
     own = re.compile(rf"[ \t]*\[mcp\.{re.escape(name)}(?:\.[^\]]*)?\]")
     kept: list[str] = []
@@ -133,7 +116,7 @@ def remove_server(name: str, *, env: Mapping[str, str]) -> Path:
         if not is_in:
             kept.append(line)
     text = "".join(kept)
-    if _servers(text, path=path) != {key: value for key, value in servers.items() if key != name}:
+    if _servers(text, path=path) != without(servers, (name,)):
         raise CallerError(f"`{path}` says `{name}` in a way that only a person can take out: do it there")
     _write(path, text)
     return path

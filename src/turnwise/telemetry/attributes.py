@@ -30,6 +30,7 @@ from turnwise.vocab import (
     ToolSpec,
     Usage,
 )
+from turnwise.vocab.json_values import without_nones
 
 # Messages as the conventions write them: JSON text, without keys, and of a bounded size.
 
@@ -244,7 +245,7 @@ def of_request(order: SendRequest, *, turn: ObservedTurn) -> Attributes:
         names.PURPOSE: order.purpose,
         names.RETRY_OF: order.retry_of,
     }
-    return {name: value for name, value in known.items() if value is not None} | server_of(turn.base_url)
+    return without_nones(known) | server_of(turn.base_url)
 
 
 def of_entry(entry: LedgerEntry) -> Attributes:

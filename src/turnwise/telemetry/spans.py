@@ -61,6 +61,7 @@ from turnwise.telemetry.names import (
 from turnwise.turn.config import TurnResult
 from turnwise.turn.events import RECOVERY, SendRequest
 from turnwise.vocab import Fault, Response, ToolCall, ToolResult, Usage
+from turnwise.vocab.json_values import without
 
 # The tracer and the histograms that all turns of one `Telemetry` share.
 
@@ -273,7 +274,7 @@ class Instruments:
         if len(self._models) < MAX_MODELS:
             self._models.add(model)
             return attributes
-        return {name: value for name, value in attributes.items() if name != RESPONSE_MODEL}
+        return without(attributes, (RESPONSE_MODEL,))
 
 
 _RUN = create_key("turnwise-run")

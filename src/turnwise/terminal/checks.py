@@ -40,6 +40,7 @@ from turnwise.terminal.failures import FAILED, write_ascii_json
 from turnwise.terminal.rows import say
 from turnwise.tools.sandbox import find_sandbox
 from turnwise.vocab import FaultKind
+from turnwise.vocab.wording import in_ticks
 
 LITTLE_BYTES = 1024**3
 TOO_LITTLE_BYTES = 16 * 1024**2
@@ -259,7 +260,7 @@ def _mcp(folder: Path) -> Check:
         servers = named_servers(folder, files=())
     except CallerError as error:
         return Check(name="MCP", status="note", found=str(error), advice="correct that entry")
-    named = ", ".join([f"`{one.name}`" for one in servers]) or "no servers are named"
+    named = in_ticks([one.name for one in servers]) or "no servers are named"
     install = missing_extras("mcp")
     if not install:
         return Check(name="MCP", status="ok", found=named)

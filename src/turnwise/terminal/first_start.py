@@ -43,6 +43,7 @@ from turnwise.terminal.group import TakesPrompts
 from turnwise.terminal.pager import PromptLeft, PromptStopped
 from turnwise.terminal.terminal import Terminal
 from turnwise.vocab import FaultKind
+from turnwise.vocab.wording import in_ticks
 from turnwise.wire.profiles import Profile, builtin_profiles, profile_at
 
 # What a person types when a model is asked for: a model, an address, both, or a whole line that they have pasted.
@@ -131,7 +132,7 @@ def check(given: Given, *, env: Mapping[str, str]) -> None:
         open_endpoint(named, base_url=address, api_key_env=given["api_key_env"], env=env, ways=AT_THE_PROMPT)
     except MissingKey:
         names = [given["api_key_env"]] if given["api_key_env"] else named.profile.api_key_env
-        wanted = " or ".join([f"`{name}`" for name in names])
+        wanted = in_ticks(names, between=" or ")
         set_it = f"leave with q, set {wanted}, and start again; or " if names else ""
         raise CallerError(f"`{named.profile.name}` wants a key: {set_it}{AT_THE_PROMPT.key}") from None
 
@@ -411,7 +412,7 @@ def keeping_line(choice: Choice, *, settings: RunSettings, env: Mapping[str, str
     key."""
     if settings.model or env.get("TURNWISE_MODEL") or "?" in (choice.base_url or ""):
         return ""
-    lines = " and ".join([f"`{line}`" for line in lines_of(choice.model, base_url=choice.base_url)])
+    lines = in_ticks(lines_of(choice.model, base_url=choice.base_url), between=" and ")
     return f"to start with this model without -m: {lines} in {_from_home(str(user_file(env)))}"
 
 

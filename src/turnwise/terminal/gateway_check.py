@@ -46,6 +46,7 @@ from turnwise.terminal.pager import cancelling
 from turnwise.terminal.rows import say
 from turnwise.terminal.screen import spinning
 from turnwise.terminal.usage import Column, lines_of_table, since_of, width_of
+from turnwise.vocab.wording import in_ticks
 from turnwise.wire.family import USUAL
 from turnwise.wire.profiles import FamilyName
 
@@ -169,7 +170,7 @@ def check_gateway(wanted: GatewayCheckRequest) -> int:
     unknown = [case for case in wanted.cases if case not in known]
     if unknown:
         near = difflib.get_close_matches(unknown[0], known, n=3)
-        meant = f"did you mean {' or '.join([f'`{name}`' for name in near])}? " if near else ""
+        meant = f"did you mean {in_ticks(near, between=' or ')}? " if near else ""
         raise CallerError(f"there is no case `{unknown[0]}`; {meant}all of them: {', '.join(known)}")
     key = find_key(find_profile(USUAL), env=os.environ, api_key_env=wanted.key_env) if wanted.key_env else None
     gateway = GatewayAsked(url=wanted.url, key=key, model=wanted.model, timeout_s=wanted.timeout_s)

@@ -34,6 +34,7 @@ from turnwise.terminal.rows import say
 from turnwise.terminal.terminal import confirm_at_terminal
 from turnwise.tools.mcp.trust import ServerTrust
 from turnwise.vocab.file_names import json_text
+from turnwise.vocab.wording import in_ticks
 
 if TYPE_CHECKING:
     from turnwise.agent.mcp_servers import ServerToolset
@@ -217,7 +218,7 @@ def test(name: str, files: tuple[Path, ...], cwd: Path | None, network: bool, as
         found = named_servers(_folder(cwd), files=files, network=network, leave_out=_tell_left_out)
         servers = {one.name: one for one in found}
         if name not in servers:
-            there = ", ".join([f"`{one}`" for one in servers]) or "none: `turnwise mcp add NAME -- COMMAND` names one"
+            there = in_ticks(servers) or "none: `turnwise mcp add NAME -- COMMAND` names one"
             raise CallerError(f"no MCP server `{name}`; there are {there}")
         toolset = _judged(servers[name], network=network, as_json=as_json)
         if not as_json:

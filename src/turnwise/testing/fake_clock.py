@@ -4,6 +4,8 @@ import asyncio
 import heapq
 from collections.abc import Callable
 
+from turnwise.base.clock import sleep
+
 # Passes of the event loop after a timer, so that what it woke can run and wait again.
 PASSES = 50
 
@@ -59,12 +61,7 @@ class FakeClock:
 
     async def sleep(self, seconds: float) -> None:
         """Wait until this clock has moved by `seconds`."""
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = self.call_later(seconds, lambda: over.done() or over.set_result(None))
-        try:
-            await over
-        finally:
-            timer.cancel()
+        await sleep(self, seconds=seconds)
 
     async def advance(self, seconds: float) -> None:
         """Move the clock by `seconds`. Timers fire in order, each at its own time, and the tasks that they wake get to

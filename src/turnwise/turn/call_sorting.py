@@ -32,6 +32,7 @@ from turnwise.turn.turn_spending import Pacing
 from turnwise.turn.turn_state import CallsCounted, Change, Known, Paced, Replaced, left_s
 from turnwise.turn.verdicts import Barred
 from turnwise.vocab import FinishReason, Response, ToolCall, ToolResult, calls_of, text_of
+from turnwise.vocab.json_values import without
 
 # What calls that are about to run get from the limits: a place among the calls that a limit counts, and for sub-agents a share of
 # the rest and a place in the tree (promises safe:bounded, end:budget). Nothing is spent before it is granted.
@@ -158,7 +159,7 @@ def _grant_children(
     places = dict(zip(children[:count], places_of(bounds, used=used, among=count), strict=True))
     full = no_place(bounds, used=used, started=count)
     texts = {id: full if nth >= most else NOTHING_LEFT_FOR_CHILD for nth, id in enumerate(children) if nth >= count}
-    texts = {id: text for id, text in texts.items() if id not in askers}
+    texts = without(texts, askers)
     return Granted(
         planned=tuple(
             [
@@ -314,7 +315,7 @@ def _taken_up(source: TakenUp, *, known: Known) -> AtHand:
     results = sorted_.results
     if known.keeps_waiting:
         left |= unfit(results, calls=calls, approvals=approved, offers=offers, config=config)
-        results = {id: result for id, result in results.items() if id not in left}
+        results = without(results, left)
     left |= {call.id for call in sorted_.pending}
     return AtHand(
         calls=calls,

@@ -262,7 +262,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
         """Give each call its one result. Results of pending calls come later."""
         calls: Sequence[ToolCall] = self.calls
         if self.pending:
-            waiting = {call.id for call in self.pending}
+            waiting = self._waiting
             calls = [call for call in self.calls if call.id not in waiting]
         results, repairs = in_call_order(calls, own=self.results, reported=reported, missing=missing)
         guarding, told = known.guarding.close(results, offers=known.offers)
@@ -274,8 +274,12 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
             changes.append(ResultsAppended(Message("tool", taken.results)))
         return tuple(changes)
 
+    @property
+    def _waiting(self) -> set[str]:
+        return {call.id for call in self.pending}
+
     def wait(self) -> LeftWaiting:
-        waiting = {call.id for call in self.pending}
+        waiting = self._waiting
         return LeftWaiting(self.pending, tuple([ask for ask in self.asks if ask.call.id in waiting]))
 
     def leave(self, leaving: Leaving, known: Known, *, of_programs: dict[str, ToolResult] | None) -> tuple[Change, ...]:
@@ -298,7 +302,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
         results = self.results
         if leaving.started is not None:
             waited = {call.id for call in self.calls} - self.results.keys() - set(leaving.started)
-            waited -= {call.id for call in self.pending}
+            waited -= self._waiting
             idle = [call for call in self.calls if call.id in waited]
             results = results | {call.id: error_result(call, text=not_started) for call in idle}
         missing = LOST if leaving.kind == "lost" else INTERRUPTED[leaving.kind]
@@ -310,7 +314,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
         An ask that the approver has right now does not keep waiting: it ends with the turn."""
         if not known.keeps_waiting:
             return ()
-        left = undecided(self.approved) | {call.id for call in self.pending}
+        left = undecided(self.approved) | self._waiting
         return tuple([call for call in self.calls if call.id in left and call.id not in self.results])
 
 

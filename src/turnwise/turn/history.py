@@ -18,6 +18,7 @@ from turnwise.turn.request_plan import Sent
 from turnwise.vocab import (
     Message,
     Repair,
+    Request,
     ServerLesson,
     Text,
     ToolResult,
@@ -293,10 +294,10 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         if self.lessons:
             config = config.with_lessons(self.lessons)
         # Moved instructions change the prefix, which costs the reasoning behind them: after a summary there is none.
-        before = None if self.sent is None else self.sent.request
-        if config.system_in_input and before is not None and not self.gave_way and before.model == config.model:
+        before = self._sent_to_same(config)
+        if config.system_in_input and before is not None and not self.gave_way:
             config = config.with_system_in_input(before.system_in_input)
-        if before is not None and before.model == config.model:
+        if before is not None:
             config = config.with_thinking_shown(before.shows_thinking)
         if self._keeps_system(config):
             config = config.with_system(self._first_system)
@@ -311,8 +312,13 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
 
     def _keeps_system(self, config: TurnConfig) -> bool:
         """Whether the earlier instructions are sent again, with their changes after the messages."""
+        before = self._sent_to_same(config)
+        return config.system_in_input and before is not None and before.system_in_input
+
+    def _sent_to_same(self, config: TurnConfig) -> Request | None:
+        """The last request, if it went to the same model."""
         before = None if self.sent is None else self.sent.request
-        return config.system_in_input and before is not None and before.system_in_input and before.model == config.model
+        return before if before is not None and before.model == config.model else None
 
     @property
     def _first_system(self) -> tuple[Text, ...]:
@@ -329,8 +335,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
         return _behind_results(started, (Message("system", (CHANGED_SYSTEM, *now) if now else (NO_SYSTEM,)),))
 
     def _appends(self, config: TurnConfig) -> bool:
-        before = None if self.sent is None else self.sent.request
-        return config.appends_tools and before is not None and before.model == config.model
+        return config.appends_tools and self._sent_to_same(config) is not None
 
     def with_tools(self, started: TurnStarted, *, config: TurnConfig) -> TurnStarted:
         """What the next turn starts with. Tools that the last turn did not have are told after the messages, if the model accepts

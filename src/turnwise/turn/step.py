@@ -213,7 +213,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             case "beyond":
                 return self._ask_beyond_cap(known)
             case "fitted beyond":
-                return self._beyond_cap(known) if known.fits else self._no_answer(known)
+                return self._beyond_cap(known) if known.fits else self._no_answer()
 
     def _begin(self, known: Known) -> Move:
         if self.taken_up is not None:
@@ -387,7 +387,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def _ask_beyond_cap(self, known: Known) -> Move:
         assert self.beyond is not None
         if known.tally.extra_used:
-            return self._no_answer(known)
+            return self._no_answer()
         if affords(known, answers=True):
             return self._beyond_cap(known)
         fit = Fit(own=own_texts(self.prepared, note=self.beyond.wish.note), limits=True)
@@ -400,7 +400,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         beyond, now = self.beyond, replace(self, beyond=None)
         return now._compose(self.prepared, wish=beyond.wish, disobeyed=beyond.disobeyed, changes=(tallied,))
 
-    def _no_answer(self, known: Known) -> Move:
+    def _no_answer(self) -> Move:
         assert self.beyond is not None
         return self._end(Ends(why=self.beyond.why))
 

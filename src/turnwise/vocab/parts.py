@@ -6,11 +6,13 @@ said.
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 import msgspec
+
+from turnwise.vocab.json_values import is_json_array, is_json_object
 
 
 class Opaque(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -215,19 +217,22 @@ def pydantic_core_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
 def pydantic_json_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
     schema = msgspec.json.schema(kind)
     definitions = cast("dict[str, object]", schema["$defs"])
-    return cast("dict[str, Any]", _inlined(definitions[kind.__name__], definitions=definitions))
+    # a model that holds it has definitions of its own
+    own = inlined(definitions[kind.__name__], definitions=definitions, drops=lambda key, _: key == "discriminator")
+    return cast("dict[str, Any]", own)
 
 
-def _inlined(schema: object, *, definitions: dict[str, object]) -> object:
-    """The schema with each definition at its place: a model that holds it has definitions of its own."""
-    if isinstance(schema, list):
-        return [_inlined(one, definitions=definitions) for one in cast("list[object]", schema)]
-    if not isinstance(schema, dict):
+def inlined(schema: object, *, definitions: Mapping[str, object], drops: Callable[[str, object], bool]) -> object:
+    """The schema with each definition at its place, without the keys that it `drops`; no definition may hold itself."""
+    if is_json_array(schema):
+        return [inlined(one, definitions=definitions, drops=drops) for one in schema]
+    if not is_json_object(schema):
         return schema
-    fields = cast("dict[str, object]", schema)
-    if isinstance(name := fields.get("$ref"), str):
-        return _inlined(definitions[name.rpartition("/")[2]], definitions=definitions)
-    return {key: _inlined(one, definitions=definitions) for key, one in fields.items() if key != "discriminator"}
+    if isinstance(name := schema.get("$ref"), str):
+        return inlined(definitions[name.rpartition("/")[2]], definitions=definitions, drops=drops)
+    return {
+        key: inlined(one, definitions=definitions, drops=drops) for key, one in schema.items() if not drops(key, one)
+    }
 
 
 def text_of(message: Message) -> str:
@@ -287,6 +292,11 @@ def refusal_of(message: Message) -> str:
 
 def calls_of(message: Message) -> tuple[ToolCall, ...]:
     return tuple([part for part in message.parts if type(part) is ToolCall])
+
+
+def in_common(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many items both begin with."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def messages_in_common(old: Sequence[Message], new: Sequence[Message]) -> int:

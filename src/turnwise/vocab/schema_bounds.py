@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import msgspec
 
+from turnwise.vocab.json_values import is_json_array, is_json_object, object_or_empty
+
 if TYPE_CHECKING:
     import jsonschema_rs
 
@@ -129,13 +131,12 @@ class Schema:
         if checks_each is None or reads_each is None:
             return None
         read = reads_each * texts
-        if read > MAX_BACKTRACKS and reads.members and isinstance(value, dict):
-            named = cast("dict[str, object]", value)
+        if read > MAX_BACKTRACKS and reads.members and is_json_object(value):
             read = sum(
                 [
-                    _at(counts, levels) * _extent(named[name])[2]
+                    _at(counts, levels) * _extent(value[name])[2]
                     for name, counts in reads.members.items()
-                    if name in named
+                    if name in value
                 ]
             )
         return CheckCost(checks_each * values, read)
@@ -321,11 +322,10 @@ class _Measure:
         """The nodes of its properties, if nothing else checks what stands inside it."""
         assert isinstance(self._root, dict)
         node, members = self._nodes[id(self._root)], self._root.get("properties")
-        if node.same or node.further[0] or not isinstance(members, dict):
+        if node.same or node.further[0] or not is_json_object(members):
             return {}
-        named = cast("dict[str, object]", members)
         return (
-            {name: id(one) for name, one in named.items() if id(one) in self._nodes}
+            {name: id(one) for name, one in members.items() if id(one) in self._nodes}
             if not isinstance(self._root.get("additionalProperties"), dict)
             else {}
         )
@@ -375,16 +375,15 @@ class _Measure:
         return _Levels(done[root], grows, {name: done[key] for name, key in named.items()})
 
     def _node(self, schema: object, place: _Place) -> list[int]:
-        if not isinstance(schema, dict):
+        if not is_json_object(schema):
             return []
-        fields = cast("dict[str, object]", schema)
-        if id(fields) not in self._nodes:
+        if id(schema) not in self._nodes:
             if len(self._nodes) + self._plain >= MAX_SUBSCHEMAS:
                 raise SchemaTooCostly(f"it has more than {MAX_SUBSCHEMAS:,} subschemas; make it smaller")
-            self._nodes[id(fields)] = _Node(place)
-            self._left.append(fields)
+            self._nodes[id(schema)] = _Node(place)
+            self._left.append(schema)
         self._count(1)
-        return [id(fields)]
+        return [id(schema)]
 
     def _plain_node(self) -> int:
         """One for all that cost one check and lead nowhere."""
@@ -416,9 +415,9 @@ class _Measure:
             found = node.same if kind == "same" else node.members[of] if kind == "members" else node.further[of]
             outer = _Place(word, node.place, bases)
             for step, inner in _subschemas(cast("object", value), is_map=word in _MAPS):
-                if not isinstance(inner, dict):
+                if not is_json_object(inner):
                     continue
-                if _COSTLY.isdisjoint(cast("dict[str, object]", inner)):
+                if _COSTLY.isdisjoint(inner):
                     found.append(self._plain_node())
                 else:
                     found += self._node(cast("object", inner), _Place(step, outer, bases) if step else outer)
@@ -508,10 +507,10 @@ def _bases(fields: dict[str, object], place: _Place) -> _Bases:
 
 def _subschemas(value: object, *, is_map: bool) -> Iterator[tuple[str, object]]:
     """Each with the step that leads to it, empty where the value itself is the subschema."""
-    if isinstance(value, list):
-        yield from ((str(at), one) for at, one in enumerate(cast("list[object]", value)))
-    elif is_map and isinstance(value, dict):
-        yield from cast("dict[str, object]", value).items()
+    if is_json_array(value):
+        yield from ((str(at), one) for at, one in enumerate(value))
+    elif is_map and is_json_object(value):
+        yield from value.items()
     else:
         yield "", value
 
@@ -529,7 +528,7 @@ def _own_checks(fields: dict[str, object]) -> int:
                 found += 1
             case (("dependentRequired" | "dependencies"), dict()):
                 listed = cast("dict[str, object]", value).values()
-                names = sum([len(cast("list[object]", one)) for one in listed if isinstance(one, list)])
+                names = sum([len(one) for one in listed if is_json_array(one)])
                 found += (len(listed) + names) // NAMES_A_CHECK
             case (("enum" | "const"), (list() | dict())):
                 found += len(cast("list[object]", value)) // ENUM_VALUES_A_CHECK
@@ -542,7 +541,7 @@ def _own_checks(fields: dict[str, object]) -> int:
 
 
 def _patterns(fields: dict[str, object]) -> list[str]:
-    found = list(cast("dict[str, object]", fields["patternProperties"])) if _is_map(fields, "patternProperties") else []
+    found = list(object_or_empty(fields.get("patternProperties")))
     return [*found, pattern] if isinstance(pattern := fields.get("pattern"), str) else found
 
 
@@ -574,20 +573,16 @@ def _set_size(text: str) -> int:
     return WIDE_SET_SIZE if is_wide else SET_SIZE
 
 
-def _is_map(fields: dict[str, object], word: str) -> bool:
-    return isinstance(fields.get(word), dict)
-
-
 def _named_objects(root: object) -> dict[str, list[tuple[dict[str, object], _Place]]]:
     """Every object in the schema by the last part of its id, and by `#` and its anchor."""
     found: dict[str, list[tuple[dict[str, object], _Place]]] = {}
     left: list[tuple[object, _Place]] = [(root, _Place("", None))]
     while left:
         value, place = left.pop()
-        if isinstance(value, list):
-            left += [(one, _Place(str(at), place, place.bases)) for at, one in enumerate(cast("list[object]", value))]
-        elif isinstance(value, dict):
-            fields = cast("dict[str, object]", value)
+        if is_json_array(value):
+            left += [(one, _Place(str(at), place, place.bases)) for at, one in enumerate(value)]
+        elif is_json_object(value):
+            fields = value
             for word in ("$id", "id", "$anchor"):
                 if isinstance(name := fields.get(word), str):
                     uri, _, fragment = (name if word != "$anchor" else f"#{name}").partition("#")
@@ -606,16 +601,10 @@ def _at_pointer(base: dict[str, object], place: _Place, pointer: str) -> tuple[o
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
         bases = place.bases
-        if isinstance(node, dict):
-            fields = cast("dict[str, object]", node)
-            node, bases = fields.get(name), _bases(fields, place)
-        elif (
-            isinstance(node, list)
-            and name.isdecimal()
-            and name.isascii()
-            and int(name) < len(cast("list[object]", node))
-        ):
-            node = cast("list[object]", node)[int(name)]
+        if is_json_object(node):
+            node, bases = node.get(name), _bases(node, place)
+        elif is_json_array(node) and name.isdecimal() and name.isascii() and int(name) < len(node):
+            node = node[int(name)]
         else:
             return None, place
         place = _Place(name, place, bases)
@@ -630,14 +619,13 @@ def _extent(value: object) -> tuple[int, int, int]:
         inner: list[object] = []
         for one in layer:
             values += 1
-            if isinstance(one, dict):
-                fields = cast("dict[str, object]", one)
-                inner.extend(fields.values())
-                length = sum(map(len, fields))
-                texts += len(fields) + length // BYTES_A_READ
+            if is_json_object(one):
+                inner.extend(one.values())
+                length = sum(map(len, one))
+                texts += len(one) + length // BYTES_A_READ
                 values += length // BYTES_A_CHECK
-            elif isinstance(one, list):
-                inner.extend(cast("list[object]", one))
+            elif is_json_array(one):
+                inner.extend(one)
             elif isinstance(one, str):
                 texts += 1 + len(one) // BYTES_A_READ
                 values += len(one) // BYTES_A_CHECK

@@ -7,12 +7,13 @@ minutes. The marks are no part of what is compared.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from turnwise.vocab import Request
-from turnwise.wire.json_fields import encode
+from turnwise.vocab.json_values import is_json_array, is_json_object
+from turnwise.wire.json_fields import UNREADABLE, encode, read_fields, read_items
 from turnwise.wire.offers import instructions
 from turnwise.wire.profiles import Profile
 
@@ -84,8 +85,8 @@ def marking_of(
 def _items(array: bytes) -> list[bytes]:
     """Its objects, where they stand in it without a blank between them."""
     try:
-        items = [bytes(raw) for raw in msgspec.json.decode(array, type=list[msgspec.Raw])]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        items = [bytes(raw) for raw in read_items(array)]
+    except UNREADABLE:
         return []
     is_plain = b"[" + b",".join(items) + b"]" == array and all(item.endswith(b"}") for item in items)
     return items if is_plain else []
@@ -101,7 +102,7 @@ def own_marks(item: bytes) -> list[Ttl]:
         return []
     try:
         return _marks_in(msgspec.json.decode(item), depth=3)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return []
 
 
@@ -109,7 +110,7 @@ def placed_marks(item: bytes, *, at: int) -> list[Placed]:
     """The user's marks in a message that begins at this place: those of its content, then its own."""
     if not (found := own_marks(item)):
         return []
-    fields = msgspec.json.decode(item, type=dict[str, msgspec.Raw])
+    fields = read_fields(item)
     content = bytes(fields.get("content", b""))
     begins = at + item.find(content) + 1
     placed: list[Placed] = []
@@ -120,21 +121,20 @@ def placed_marks(item: bytes, *, at: int) -> list[Placed]:
 
 
 def _marks_in(value: object, *, depth: int) -> list[Ttl]:
-    if not isinstance(value, dict):
+    if not is_json_object(value):
         return []
-    fields = cast("dict[str, object]", value)
     found: list[Ttl] = []
-    content = fields.get("content")
-    if isinstance(content, list) and depth > 1:
-        for one in cast("list[object]", content):
+    content = value.get("content")
+    if is_json_array(content) and depth > 1:
+        for one in content:
             found += _marks_in(one, depth=depth - 1)
-    return [*found, *_ttl_of(fields.get("cache_control"))]
+    return [*found, *_ttl_of(value.get("cache_control"))]
 
 
 def _ttl_of(mark: object) -> list[Ttl]:
-    if not isinstance(mark, dict):
+    if not is_json_object(mark):
         return []
-    return ["1h" if cast("dict[str, object]", mark).get("ttl") == "1h" else "5m"]
+    return ["1h" if mark.get("ttl") == "1h" else "5m"]
 
 
 def own_mark_at_top(value: bytes | None) -> Ttl | None:
@@ -143,7 +143,7 @@ def own_mark_at_top(value: bytes | None) -> Ttl | None:
         return None
     try:
         found = _ttl_of(msgspec.json.decode(value))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         found = []
     return found[0] if found else None
 
@@ -169,7 +169,7 @@ def end_of_content(item: bytes) -> int | None:
     if not item.endswith(b"}]}"):
         return None
     try:
-        fields = msgspec.json.decode(item, type=dict[str, msgspec.Raw])
+        fields = read_fields(item)
         content = bytes(fields["content"])
     except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
         return None
@@ -197,7 +197,7 @@ def last_block(item: bytes) -> LastBlock | None:
     """The block that the field for the end of the body marks, if this message holds it: the last one that may be marked
     (Anthropic docs, "Automatic caching")."""
     try:
-        content = bytes(msgspec.json.decode(item, type=dict[str, msgspec.Raw])["content"])
+        content = bytes(read_fields(item)["content"])
     except (msgspec.DecodeError, KeyError, UnicodeDecodeError):
         return None
     blocks = _items(content)

@@ -20,6 +20,7 @@ from turnwise.vocab import (
     Usage,
     with_untold,
 )
+from turnwise.vocab.json_values import without
 from turnwise.wire.json_fields import (
     NULL,
     UNREADABLE,
@@ -28,7 +29,6 @@ from turnwise.wire.json_fields import (
     is_utf8,
     printable,
     read_fields,
-    without,
     write_object,
 )
 

@@ -240,6 +240,11 @@ def too_large(limit_bytes: int) -> Fault:
     return Fault(kind=FaultKind.TOO_LARGE, message=f"the response is longer than our limit of {limit_bytes} bytes")
 
 
+def past_limit(error: Exception) -> Fault:
+    """The limit that was passed is in the error's words."""
+    return Fault(kind=FaultKind.TOO_LARGE, message=str(error))
+
+
 _NO_COMMENT = re.compile(rb"(?:\A|[\r\n])[^:\r\n]")
 
 

@@ -17,6 +17,7 @@ from turnwise.vocab import Message, NamedTool, Request, Text, ToolChoice
 from turnwise.wire.encoded_history import Adapted
 from turnwise.wire.json_fields import (
     UNREADABLE,
+    bytes_of,
     is_null,
     is_object,
     quote,
@@ -302,7 +303,7 @@ def _object(raw: bytes | None) -> dict[str, bytes]:
     if raw is None or not is_object(raw):
         return {}
     try:
-        return {key: bytes(value) for key, value in read_fields(raw).items()}
+        return bytes_of(read_fields(raw))
     except UNREADABLE:
         return {}
 

@@ -9,7 +9,8 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from turnwise.vocab import Lost, Mended, Opaque, Repair
+from turnwise.vocab import Lost, Mended, Opaque, Repair, Request
+from turnwise.vocab.json_values import is_json_array, is_json_object
 from turnwise.vocab.schema_bounds import has_too_many_values
 from turnwise.wire.profiles import SLICE_BYTES, is_wide
 
@@ -129,7 +130,6 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 """What reading a stranger's JSON can raise: not this shape or no JSON, no UTF-8, nested without end."""
 
 _fields = msgspec.json.Decoder(Fields)
-_items = msgspec.json.Decoder(list[msgspec.Raw])
 _raw = msgspec.json.Decoder(msgspec.Raw)
 _encode = msgspec.json.encode
 
@@ -138,9 +138,8 @@ read_fields: Callable[[bytes | str | msgspec.Raw], Fields] = _fields.decode
 """The object's keys with their values as JSON text. Raises one of UNREADABLE if it is no object."""
 
 
-def read_items(text: bytes | str | msgspec.Raw) -> list[msgspec.Raw]:
-    """Raises one of UNREADABLE if it is no array."""
-    return _items.decode(text)
+read_items: Callable[[bytes | str | msgspec.Raw], list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw]).decode
+"""Raises one of UNREADABLE if it is no array."""
 
 
 def read_string(text: bytes | str | msgspec.Raw) -> str:
@@ -204,9 +203,13 @@ def is_json(text: str | bytes | memoryview) -> bool:
     return True
 
 
-def without(fields: Mapping[str, msgspec.Raw], keys: Iterable[str]) -> Fields:
-    left_out = frozenset(keys)
-    return {key: value for key, value in fields.items() if key not in left_out}
+def extra_of(request: Request) -> Fields:
+    """The body fields that have no word in the vocabulary."""
+    return {} if request.extra is None else read_fields(request.extra.json)
+
+
+def bytes_of(fields: Mapping[str, bytes | msgspec.Raw]) -> dict[str, bytes]:
+    return {key: bytes(raw) for key, raw in fields.items()}
 
 
 def encode(value: object) -> bytes:
@@ -503,11 +506,10 @@ def has_lone_surrogate(value: object) -> bool:
         if isinstance(one, str):
             if not one.isascii() and _LONE_SURROGATE.search(one):
                 return True
-        elif isinstance(one, dict):
-            fields = cast("dict[str, object]", one)
-            pending += [*fields, *fields.values()]
-        elif isinstance(one, list):
-            pending += cast("list[object]", one)
+        elif is_json_object(one):
+            pending += [*one, *one.values()]
+        elif is_json_array(one):
+            pending += one
     return False
 
 

@@ -13,6 +13,8 @@ from urllib.parse import unquote
 import msgspec
 
 from turnwise.vocab import Request, Text, ToolSpec
+from turnwise.vocab.json_values import array_or_empty, is_json_array, is_json_object, object_or_empty, without
+from turnwise.vocab.wording import in_ticks
 from turnwise.wire.json_fields import UNREADABLE, quote, text_of_raw, write_object
 from turnwise.wire.profiles import Profile, SchemaDialect
 
@@ -114,9 +116,9 @@ def fitted_tool(
     if schema is True:
         spec = msgspec.structs.replace(tool, parameters=_NO_PARAMETERS)
         return FittedTool(spec, is_changed=True, root="untold")
-    if not isinstance(schema, dict):
+    if not is_json_object(schema):
         return FittedTool(tool, root="never")
-    before = cast(SchemaFields, schema)
+    before = schema
     found: list[str] = []
     if dialect == "standard" or (dialect == "object" and before.get("type") == "object"):
         dialect, rooted = "standard", before
@@ -137,7 +139,7 @@ def fitted_tool(
             after = cast(SchemaFields, _without_words(after, _REPEATED, found, above=MOST_REPEATED))
         case _:
             pass
-    losses = [f"{', '.join([f'`{word}`' for word in refused])} at the root of its schema"] if refused else []
+    losses = [f"{in_ticks(refused)} at the root of its schema"] if refused else []
     losses += [f"{', '.join(dict.fromkeys(found))} in its schema"] if found else []
     lost = ", no ".join(losses)
     said: object = before if found else {word: rooted[word] for word in refused}
@@ -156,7 +158,7 @@ def fitted_tool(
 
 def _root_of(schema: SchemaFields) -> Root:
     kind = schema.get("type", "")
-    return "object" if kind == "object" else "untold" if kind == "" or "object" in _rows(kind) else "never"
+    return "object" if kind == "object" else "untold" if kind == "" or "object" in array_or_empty(kind) else "never"
 
 
 # --- a union at the root
@@ -170,8 +172,8 @@ def refused_at_root(schema: Mapping[str, object]) -> list[str]:
 def _without_union(schema: SchemaFields) -> SchemaFields:
     """An object of which only its own properties are said: a choice is more than an object with properties."""
     unsaid = {*_REFUSED, "properties", "required", "additionalProperties", "unevaluatedProperties", "$ref", "type"}
-    about = {name: value for name, value in schema.items() if name not in unsaid}
-    own = _table(schema.get("properties"))
+    about = without(schema, unsaid)
+    own = object_or_empty(schema.get("properties"))
     needed = {"required": schema["required"]} if own and "required" in schema else {}
     return {**about, "type": "object", "properties": own, **needed}
 
@@ -181,22 +183,24 @@ def folded_root(schema: SchemaFields) -> SchemaFields | None:
     object with properties."""
     refused = refused_at_root(schema)
     is_object = schema.get("type") == "object"
-    defs = _table(schema.get("$defs"))
+    defs = object_or_empty(schema.get("$defs"))
     forms: dict[str, list[object]] = {}
     about: dict[str, SchemaFields] = {}
     needs = _names(schema.get("required"))
     for word in [word for word in refused if word in _CHOICES]:
-        sides = [_target(_table(one), defs=defs) for one in _rows(schema[word])]
+        sides = [_target(object_or_empty(one), defs=defs) for one in array_or_empty(schema[word])]
         if not sides or not all(_is_plain(side, is_object=is_object) for side in sides):
             return None
         is_object = True
-        tables = [_table(side.get("properties")) for side in sides]
+        tables = [object_or_empty(side.get("properties")) for side in sides]
         for name in dict.fromkeys([name for table in tables for name in table]):
             given = [table[name] for table in tables if name in table]
             others = [side for side, table in zip(sides, tables, strict=True) if name not in table]
             is_open = word != "allOf" and not all(_is_closed(side) for side in others)
             forms.setdefault(name, []).extend([] if is_open else given)
-            about.setdefault(name, {word: value for word, value in _table(given[0]).items() if word in _ANNOTATIONS})
+            about.setdefault(
+                name, {word: value for word, value in object_or_empty(given[0]).items() if word in _ANNOTATIONS}
+            )
         needed = [dict.fromkeys(_names(side.get("required"))) for side in sides]
         common = set(needed[0]).intersection(*needed)
         needs += [name for side in needed for name in side if word == "allOf" or name in common]
@@ -206,7 +210,7 @@ def folded_root(schema: SchemaFields) -> SchemaFields | None:
         name: about[name] if not found else found[0] if found.count(found[0]) == len(found) else {"anyOf": found}
         for name, found in forms.items()
     }
-    properties = {**merged, **_table(schema.get("properties"))}
+    properties = {**merged, **object_or_empty(schema.get("properties"))}
     required = {"required": list(dict.fromkeys(needs))} if needs else {}
     # What a choice has seen is not unevaluated; the copy has no choices.
     kept = {name: value for name, value in schema.items() if name not in (*refused, "unevaluatedProperties")}
@@ -231,7 +235,7 @@ def _whole(schema: SchemaFields) -> SchemaFields:
     """The same with a root that says what every tool's schema says: an object, and its properties."""
     kind = schema.get("type")
     if "type" not in schema or (isinstance(kind, list) and "object" in kind):
-        schema = {"type": "object", **{name: value for name, value in schema.items() if name != "type"}}
+        schema = {"type": "object", **without(schema, ("type",))}
     return schema if isinstance(schema.get("properties"), dict) else {**schema, "properties": {}}
 
 
@@ -241,7 +245,7 @@ def _without_reference(schema: SchemaFields, lost: list[str]) -> SchemaFields:
     target = _resolved(reference, root=schema, lost=lost) if isinstance(reference, str) else None
     if target is None:
         return schema
-    return _joined(target, {name: value for name, value in schema.items() if name != "$ref"}, lost)
+    return _joined(target, without(schema, ("$ref",)), lost)
 
 
 # Keywords that mean something together: those of one schema never go with those of another.
@@ -262,12 +266,12 @@ def _joined(target: SchemaFields, beside: SchemaFields, lost: list[str]) -> Sche
     for group in _TOGETHER:
         if not group.isdisjoint(target) and not group.isdisjoint(beside):
             is_exact = is_exact and all(target.get(word) == beside.get(word) for word in group)
-            target = {word: value for word, value in target.items() if word not in group}
+            target = without(target, group)
     joined: SchemaFields = {**target, **beside}
     for word in target.keys() & beside.keys() - _ANNOTATIONS:
         first, second = target[word], beside[word]
         if word in _TABLES or word in _DEFINITIONS:
-            here, there = _table(first), _table(second)
+            here, there = object_or_empty(first), object_or_empty(second)
             joined[word] = {**here, **there}
             is_exact = is_exact and (
                 word in _DEFINITIONS or all(here[one] == there[one] for one in here if one in there)
@@ -275,14 +279,14 @@ def _joined(target: SchemaFields, beside: SchemaFields, lost: list[str]) -> Sche
         elif word == "required":
             joined[word] = list(dict.fromkeys([*_names(first), *_names(second)]))
         elif word == "allOf":
-            joined[word] = [*_rows(first), *_rows(second)]
+            joined[word] = [*array_or_empty(first), *array_or_empty(second)]
         elif first != second:
             joined[word] = first if word == "additionalProperties" and first is False else second
             is_exact = False
     if is_exact:
         return joined
     lost.append(_BESIDE)
-    return {word: value for word, value in joined.items() if word not in _UNEVALUATED}
+    return without(joined, _UNEVALUATED)
 
 
 def _is_seen_alike(target: SchemaFields, beside: SchemaFields) -> bool:
@@ -291,7 +295,7 @@ def _is_seen_alike(target: SchemaFields, beside: SchemaFields) -> bool:
         return False
     for one, other in ((target, beside), (beside, target)):
         for word in ("properties", "patternProperties") if "additionalProperties" in one else ():
-            if not _table(other.get(word)).keys() <= _table(one.get(word)).keys():
+            if not object_or_empty(other.get(word)).keys() <= object_or_empty(one.get(word)).keys():
                 return False
     return True
 
@@ -305,32 +309,31 @@ def _below(schema: SchemaFields, change: Callable[[object], object]) -> SchemaFi
     """The schema with each of the schemas in it changed; data in it (`enum`, `const`, `default`) stays as it is."""
     changed: SchemaFields = {}
     for name, value in schema.items():
-        if name in _ONE and isinstance(value, dict):
-            value = change(cast(SchemaFields, value))
-        elif name in _MANY and isinstance(value, list):
-            value = [change(one) for one in cast("list[object]", value)]
-        elif name in _NAMED and isinstance(value, dict):
-            value = {key: change(one) for key, one in cast(SchemaFields, value).items()}
+        if name in _ONE and is_json_object(value):
+            value = change(value)
+        elif name in _MANY and is_json_array(value):
+            value = [change(one) for one in value]
+        elif name in _NAMED and is_json_object(value):
+            value = {key: change(one) for key, one in value.items()}
         changed[name] = value
     return changed
 
 
 def _with_properties(schema: object) -> object:
     """The same where what is required of an object never comes without `properties`."""
-    if not isinstance(schema, dict):
+    if not is_json_object(schema):
         return schema
-    fields = cast(SchemaFields, schema)
-    if "required" in fields and "properties" not in fields:
-        fields = cast(SchemaFields, {**fields, "properties": {}})
-    return _below(fields, _with_properties)
+    if "required" in schema and "properties" not in schema:
+        schema = cast(SchemaFields, {**schema, "properties": {}})
+    return _below(schema, _with_properties)
 
 
 def _without_words(schema: object, words: frozenset[str], lost: list[str], *, above: int | None = None) -> object:
     """The same without these words, or without those whose number is `above` so much; `lost` gets what it had."""
-    if not isinstance(schema, dict):
+    if not is_json_object(schema):
         return schema
     kept: SchemaFields = {}
-    for name, value in cast(SchemaFields, schema).items():
+    for name, value in schema.items():
         if name not in words or (above is not None and not (isinstance(value, int | float) and value > above)):
             kept[name] = value
         else:
@@ -342,34 +345,33 @@ def _without_words(schema: object, words: frozenset[str], lost: list[str], *, ab
 
 
 def _for_moonshot(schema: SchemaFields, lost: list[str]) -> SchemaFields:
-    older, defs = _table(schema.get("definitions")), _table(schema.get("$defs"))
+    older, defs = object_or_empty(schema.get("definitions")), object_or_empty(schema.get("$defs"))
     if older and not older.keys() & defs.keys():
-        rest = {name: value for name, value in schema.items() if name != "definitions"}
+        rest = without(schema, ("definitions",))
         schema = {**cast(SchemaFields, _renamed_references(rest)), "$defs": {**defs, **older}}
-        schema["$defs"] = {name: _renamed_references(one) for name, one in _table(schema["$defs"]).items()}
+        schema["$defs"] = {name: _renamed_references(one) for name, one in object_or_empty(schema["$defs"]).items()}
     return cast(SchemaFields, _plain_references(schema, root=schema, lost=lost))
 
 
 def _renamed_references(schema: object) -> object:
-    if not isinstance(schema, dict):
+    if not is_json_object(schema):
         return schema
-    fields = cast(SchemaFields, schema)
-    reference = fields.get("$ref")
+    reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/definitions/"):
-        fields = cast(SchemaFields, {**fields, "$ref": reference.replace("#/definitions/", "#/$defs/", 1)})
-    return _below(fields, _renamed_references)
+        schema = cast(SchemaFields, {**schema, "$ref": reference.replace("#/definitions/", "#/$defs/", 1)})
+    return _below(schema, _renamed_references)
 
 
 def _plain_references(schema: object, *, root: SchemaFields, lost: list[str], within: tuple[str, ...] = ()) -> object:
     """The same where a `$ref` leads into `$defs` and stands alone where its target has such a keyword, too, unions have no type
     beside them, `enum` has one, schemas are objects, and all that is required is declared."""
-    if not isinstance(schema, dict):
+    if not is_json_object(schema):
         return schema
-    fields = cast(SchemaFields, schema)
+    fields = schema
     reference = fields.get("$ref")
     if isinstance(reference, str):
         target = _resolved(reference, root=root, lost=lost)
-        beside = {name: value for name, value in fields.items() if name != "$ref"}
+        beside = without(fields, ("$ref",))
         is_own = reference == "#" or reference.startswith("#/$defs/")
         if not is_own and target is None:
             lost.append("references to other documents or to anchors")
@@ -383,7 +385,7 @@ def _plain_references(schema: object, *, root: SchemaFields, lost: list[str], wi
             within = (*within, reference)
             fields = _joined(target, beside, lost)
     fields = _typed_choices(_object_schemas(fields, lost), lost)
-    named = _table(fields.get("properties"))
+    named = object_or_empty(fields.get("properties"))
     if undeclared := [name for name in _names(fields.get("required")) if name not in named]:
         fields = cast(SchemaFields, {**fields, "properties": {**named, **{name: {} for name in undeclared}}})
     return _below(fields, lambda one: _plain_references(one, root=root, lost=lost, within=within))
@@ -391,7 +393,7 @@ def _plain_references(schema: object, *, root: SchemaFields, lost: list[str], wi
 
 def _object_schemas(fields: SchemaFields, lost: list[str]) -> SchemaFields:
     """The same where the schemas of properties and items are objects: `true` says nothing."""
-    named = _table(fields.get("properties"))
+    named = object_or_empty(fields.get("properties"))
     if not all(isinstance(one, dict) for one in named.values()):
         lost += ["`false` as a property's schema"] if False in named.values() else []
         objects: SchemaFields = {
@@ -403,24 +405,24 @@ def _object_schemas(fields: SchemaFields, lost: list[str]) -> SchemaFields:
             ["`items` by position"] if isinstance(items, list) else ["`items` without a schema"] if not items else []
         )
         unsaid = ("items", "additionalItems")
-        fields = {name: value for name, value in fields.items() if name not in unsaid}
+        fields = without(fields, unsaid)
     return fields
 
 
 def _typed_choices(fields: SchemaFields, lost: list[str]) -> SchemaFields:
     """The same where `enum` has a type, and `anyOf` has none beside it."""
-    if isinstance(values := fields.get("enum"), list):
+    if is_json_array(values := fields.get("enum")):
         if "anyOf" in fields:
             lost.append("`anyOf` beside `enum`")
-        kinds = list(dict.fromkeys([_kind(one) for one in cast("list[object]", values)]))
+        kinds = list(dict.fromkeys([_kind(one) for one in values]))
         typed: SchemaFields = {"type": kinds[0] if len(kinds) == 1 else kinds}
-        typed |= {name: value for name, value in fields.items() if name != "anyOf"}
+        typed |= without(fields, ("anyOf",))
         return typed if kinds else fields
     sides, kind = fields.get("anyOf"), fields.get("type")
-    if not isinstance(sides, list) or kind is None:
+    if not is_json_array(sides) or kind is None:
         return fields
-    untyped: SchemaFields = {name: value for name, value in fields.items() if name != "type"}
-    untyped["anyOf"] = [_typed(one, kind) for one in cast("list[object]", sides)]
+    untyped: SchemaFields = without(fields, ("type",))
+    untyped["anyOf"] = [_typed(one, kind) for one in sides]
     return untyped
 
 
@@ -448,10 +450,10 @@ def _resolved(reference: str, *, root: SchemaFields, lost: list[str]) -> SchemaF
             return None
         at: object = root
         for step in reference[1:].split("/")[1:]:
-            at = _table(at).get(_key(step))
-        if not isinstance(at, dict):
+            at = object_or_empty(at).get(_key(step))
+        if not is_json_object(at):
             return None
-        fields = cast(SchemaFields, at)
+        fields = at
         found = _joined(fields, found, lost)
         if not isinstance(onward := fields.get("$ref"), str):
             break
@@ -467,10 +469,10 @@ def _key(step: str) -> str:
 
 def _typed(side: object, kind: object) -> object:
     """One side of a union with the type that stood beside the union."""
-    if not isinstance(side, dict) or "type" in side or "$ref" in side:
+    if not is_json_object(side) or "type" in side or "$ref" in side:
         return cast(object, side)
     typed: SchemaFields = {"type": kind}
-    typed.update(cast(SchemaFields, side))
+    typed.update(side)
     return typed
 
 
@@ -480,19 +482,11 @@ def _target(schema: SchemaFields, *, defs: Mapping[str, object]) -> SchemaFields
     if not isinstance(reference, str) or not reference.startswith("#/$defs/"):
         return schema
     found = defs.get(_key(reference.removeprefix("#/$defs/")))
-    return cast(SchemaFields, found) if isinstance(found, dict) and found else schema
+    return found if is_json_object(found) and found else schema
 
 
 def _names(given: object) -> list[str]:
-    return [one for one in _rows(given) if isinstance(one, str)]
-
-
-def _table(given: object) -> SchemaFields:
-    return cast(SchemaFields, given) if isinstance(given, dict) else {}
-
-
-def _rows(given: object) -> list[object]:
-    return cast("list[object]", given) if isinstance(given, list) else []
+    return [one for one in array_or_empty(given) if isinstance(one, str)]
 
 
 # Tools of free-form text where an API, or an endpoint, has JSON tools only: one object with one string.

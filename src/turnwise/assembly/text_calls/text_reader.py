@@ -445,7 +445,7 @@ class TextReader:
         bare = thinking.without_blanks(text)
         blank = "" if self._drops_blank else text[: len(text) - len(bare)]
         if len(blank) > thinking.MOST_BLANK:
-            self._at = _At.OVER if self._leading else _At.WORDS
+            self._go_on_in_words()
             return text
         mark = None if self._is_aside and bare else thinking.opening(bare)
         if mark == "" or (self._unmarked and bare in ("`", "``", "~", "~~")):
@@ -455,7 +455,7 @@ class TextReader:
             self._begin_to_think(Closing(ends=(thinking.MARKS[mark],)))
             return bare[len(mark) :]
         if bare and is_indented(text[: len(text) - len(bare)]):  # it may be code
-            self._at = _At.OVER if self._leading else _At.WORDS
+            self._go_on_in_words()
             return text
         if self._may_be_whole(bare):
             self._begin_block(None, blank=blank)
@@ -467,8 +467,11 @@ class TextReader:
         if held_from(bare) == 0 and bare:
             self._tail = blank + bare
             return ""
-        self._at = _At.OVER if self._leading else _At.WORDS
+        self._go_on_in_words()
         return blank + bare
+
+    def _go_on_in_words(self) -> None:
+        self._at = _At.OVER if self._leading else _At.WORDS
 
     def _may_be_whole(self, bare: str) -> bool:
         """Whether this may be an answer that is nothing but a call without a marker."""
@@ -699,7 +702,7 @@ class TextReader:
         block, rest, doomed = text[:end], text[end:] + self._held.halves, self._doomed
         self._end_held()
         self._give_calls(events)
-        self._at = _At.OVER if self._leading else _At.WORDS
+        self._go_on_in_words()
         if self._surroundings.is_shown or self._is_quotation(block) or self._is_quotation(text[: doomed.end]):
             self._say_block(block, events)
             return rest
@@ -731,14 +734,14 @@ class TextReader:
     def _say_block(self, text: str, events: list[TextEvent]) -> None:
         """What was held is words."""
         self._say(self._take_blank() + text, events)
-        self._at = _At.OVER if self._leading else _At.WORDS
+        self._go_on_in_words()
 
     def _say_quoted(self, text: str, events: list[TextEvent]) -> None:
         """A whole block that was said before is words, and none of another call's."""
         text = self._take_blank() + text
         self._surroundings.say_shown(text)
         events.append(Say(text))
-        self._at = _At.OVER if self._leading else _At.WORDS
+        self._go_on_in_words()
 
     def _is_quotation(self, block: str) -> bool:
         """Whether the block was said before; a message of harmony without what may stand before its channel, too."""
@@ -809,7 +812,7 @@ class TextReader:
     def _let_go(self, text: str) -> str:
         rest = self._take_blank() + text + self._held.halves
         self._end_held()
-        self._at = _At.OVER if self._leading else _At.WORDS
+        self._go_on_in_words()
         return rest
 
     def _end_whole(self, events: list[TextEvent], *, by_itself: bool) -> str:
@@ -843,7 +846,7 @@ class TextReader:
             return bare
         self._give_calls(events, words_follow=True, behind=text[:1])
         self._surroundings.code.feed("x")  # the block stood on this line
-        self._at = _At.OVER if self._leading else _At.WORDS
+        self._go_on_in_words()
         return text
 
     def _give_calls(self, events: list[TextEvent], *, words_follow: bool = False, behind: str = "") -> None:

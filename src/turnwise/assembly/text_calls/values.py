@@ -13,6 +13,7 @@ import msgspec
 
 from turnwise.assembly.json_text import check_strictly
 from turnwise.vocab import ToolSpec
+from turnwise.vocab.json_values import array_or_empty, is_json_array, object_or_empty
 from turnwise.vocab.schema_bounds import MAX_CHECKS, CheckCost, cost_fault, read_schema
 
 STRING = frozenset({"string"})
@@ -137,7 +138,6 @@ class Members:
 
 _NUMBERS = frozenset({"integer", "number"})
 MAX_ROUNDS = 64  # in which references that lead to references are followed; ordinary schemas need two or three
-_NOTHING: dict[str, object] = {}
 
 
 class ChecksLeft:
@@ -194,14 +194,14 @@ class Parameters:
 
     def _types_of_member(self, schema: object, name: str, *, seen: set[str]) -> frozenset[str]:
         """Of an object with this schema. `seen` are the references that were followed."""
-        rules = _object(schema)
-        members = _object(rules.get("properties"))
+        rules = object_or_empty(schema)
+        members = object_or_empty(rules.get("properties"))
         found = ANY_TYPE
         if name in members:
             found = self._follow(members[name])
         elif not rules.get("patternProperties"):
             found = self._follow(rules.get("additionalProperties"))
-        for one in _list(rules.get("allOf")):
+        for one in array_or_empty(rules.get("allOf")):
             found &= self._types_of_member(one, name, seen=seen)
         if isinstance(reference := rules.get("$ref"), str) and reference not in seen:
             seen.add(reference)
@@ -210,16 +210,16 @@ class Parameters:
 
     def _types_of(self, schema: object) -> frozenset[str]:
         """Of a value with this schema, as far as it is known what its references name."""
-        rules = _object(schema)
+        rules = object_or_empty(schema)
         found = _named(rules.get("type"))
         if "const" in rules:
             found &= _types_of_value(rules["const"])
-        if values := _list(rules.get("enum")):
+        if values := array_or_empty(rules.get("enum")):
             found &= _any_of(map(_types_of_value, values))
         for word in ("anyOf", "oneOf"):
-            if options := _list(rules.get(word)):
+            if options := array_or_empty(rules.get(word)):
                 found &= _any_of(map(self._types_of, options))
-        for one in _list(rules.get("allOf")):
+        for one in array_or_empty(rules.get("allOf")):
             found &= self._types_of(one)
         if isinstance(reference := rules.get("$ref"), str):
             found &= self._types_of_reference(reference)
@@ -249,11 +249,10 @@ class Parameters:
         node: object = self._root
         for step in steps:
             key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(node, list):
-                items = cast("list[object]", node)
-                node = items[int(key)] if key.isdecimal() and key.isascii() and int(key) < len(items) else None
+            if is_json_array(node):
+                node = node[int(key)] if key.isdecimal() and key.isascii() and int(key) < len(node) else None
             else:
-                node = _object(node).get(key)
+                node = object_or_empty(node).get(key)
         return node
 
 
@@ -265,7 +264,7 @@ def _decode(schema: str) -> object:
 
 
 def _named(types: object) -> frozenset[str]:
-    names = [types] if isinstance(types, str) else [one for one in _list(types) if isinstance(one, str)]
+    names = [types] if isinstance(types, str) else [one for one in array_or_empty(types) if isinstance(one, str)]
     found = ANY_TYPE.intersection(names)
     return (found | _NUMBERS if found & _NUMBERS else found) or ANY_TYPE
 
@@ -288,14 +287,6 @@ def _types_of_value(value: object) -> frozenset[str]:
             return frozenset({"array"})
         case _:
             return frozenset({"object"})
-
-
-def _object(value: object) -> dict[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else _NOTHING
-
-
-def _list(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 # The tools on offer, as the readers need them: their names, and what their parameters may be.

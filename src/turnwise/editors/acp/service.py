@@ -96,6 +96,7 @@ from turnwise.settings.settings import MCP_FILE, names_mcp_servers, read_layers
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.vocab import Message, Reasoning, Refusal, Text, ToolCall, ToolResult
 from turnwise.vocab.file_names import shown_name
+from turnwise.vocab.json_values import is_json_object, without
 from turnwise.wire.json_fields import UNREADABLE
 
 if TYPE_CHECKING:
@@ -153,10 +154,10 @@ class EditorPipe:
         except UNREADABLE:
             await self._door.refuse(PARSE_ERROR, "the line is no JSON")
             return None
-        if not isinstance(decoded, dict):
+        if not is_json_object(decoded):
             await self._door.refuse(INVALID_REQUEST, "the message is no JSON object; one message a line, no batches")
             return None
-        message = cast("EditorMessage", decoded)
+        message = decoded
         return _response(message) if "method" not in message else await self._request(message)
 
     async def _request(self, message: EditorMessage) -> EditorMessage | None:
@@ -165,9 +166,9 @@ class EditorPipe:
             await self._door.refuse(INVALID_REQUEST, "`method` must be a text and `id` a text or a whole number")
             return None
         kept: EditorMessage = {"jsonrpc": "2.0", "method": method}
-        if isinstance(params, dict):
+        if is_json_object(params):
             # the library hands what stands in `_meta` to its handlers as if it were fields of the request
-            kept["params"] = {key: value for key, value in cast("EditorMessage", params).items() if key != "_meta"}
+            kept["params"] = without(params, ("_meta",))
         if id is None:
             return kept if _is_heeded(kept) else None
         return {**kept, "id": id} if await self._door.lets_in(id) else None
@@ -176,9 +177,9 @@ class EditorPipe:
 def _is_heeded(notification: EditorMessage) -> bool:
     """The protocol wants others to be ignored; the library would log each with a traceback."""
     params: object = notification.get("params")
-    if notification["method"] != "session/cancel" or not isinstance(params, dict):
+    if notification["method"] != "session/cancel" or not is_json_object(params):
         return False
-    return isinstance(cast("EditorMessage", params).get("sessionId"), str)
+    return isinstance(params.get("sessionId"), str)
 
 
 def _response(message: EditorMessage) -> EditorMessage | None:
@@ -190,18 +191,17 @@ def _response(message: EditorMessage) -> EditorMessage | None:
         return {"jsonrpc": "2.0", "id": id, "result": message.get("result")}
     error: object = message["error"]
     code, said = -32603, "the editor failed"
-    if isinstance(error, dict):
-        given = cast("dict[str, object]", error)
-        code = one if isinstance(one := given.get("code"), int) else code
-        said = two[:MAX_ERROR_CHARACTERS] if isinstance(two := given.get("message"), str) else said
+    if is_json_object(error):
+        code = one if isinstance(one := error.get("code"), int) else code
+        said = two[:MAX_ERROR_CHARACTERS] if isinstance(two := error.get("message"), str) else said
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": said}}
 
 
 def _encoded(message: EditorMessage) -> bytes:
     """A line. Of an error that cannot be written, or is too long, code and message stay."""
     error = message.get("error")
-    if isinstance(error, dict):
-        short = {**cast("dict[str, object]", error)}
+    if is_json_object(error):
+        short = {**error}
         try:
             if len(msgspec.json.encode(short)) <= MAX_ERROR_CHARACTERS:
                 return msgspec.json.encode(message)

@@ -28,6 +28,7 @@ from turnwise.tools.workspace.read_tool import ReadArguments, tell_text
 from turnwise.tools.workspace.shell import KEPT_BYTES, BashArguments
 from turnwise.vocab import ToolCall
 from turnwise.vocab.file_names import is_text
+from turnwise.vocab.wording import in_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -187,7 +188,7 @@ def with_unsaved(
         dirty = {name: text for name, text in zip(names, texts, strict=True) if text is not None}
         if dirty and tool.name != "read":
             raise ToolFault(
-                f"{', '.join([f'`{name}`' for name in dirty])} has unsaved changes in the editor; nothing was changed. "
+                f"{in_ticks(dirty)} has unsaved changes in the editor; nothing was changed. "
                 "Ask the user to save it first"
             )
         for name, text in dirty.items():

@@ -71,6 +71,7 @@ from turnwise.endpoints.recorded_responses import decoded_of, is_stream, read_st
 from turnwise.errors import CallerError, TurnwiseError
 from turnwise.tools.mcp.protocol_repair import MAX_LEVELS, Deliver, Streams, is_deeper, message_streams
 from turnwise.vocab.file_names import shown_name
+from turnwise.vocab.json_values import is_json_array
 from turnwise.wire.json_fields import UNREADABLE
 from turnwise.wire.profiles import FamilyName
 
@@ -132,7 +133,7 @@ def read_decode(arguments: Mapping[str, object]) -> StreamWish:
         raise CallerError(
             f"`stream` has {len(stream):,} characters, more than {MAX_STREAM:,}: use `turnwise decode FILE` for it"
         )
-    names = [] if tools is None else cast("list[object]", tools) if isinstance(tools, list) else [None]
+    names = [] if tools is None else tools if is_json_array(tools) else [None]
     if len(names) > MAX_TOOLS or not all(isinstance(name, str) and len(name) <= MAX_NAME for name in names):
         raise CallerError(f"`tools` is a list of at most {MAX_TOOLS} names")
     find_profile(family[:MAX_NAME])

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from turnwise.base.clock import Clock
+from turnwise.base.clock import Clock, sleep
 from turnwise.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.endpoints.exchange import Exchange
 from turnwise.endpoints.transport import Transport
@@ -22,7 +22,7 @@ from turnwise.lab.endpoint_check.rule_probes import (
     row_fields,
     tells_anything,
 )
-from turnwise.lab.endpoint_check.running import CONNECT_S, HOPELESS, IDLE_S, LIMITS, pause, wait_s_of
+from turnwise.lab.endpoint_check.running import CONNECT_S, HOPELESS, IDLE_S, LIMITS, wait_s_of
 from turnwise.rules.pricing import PriceRow
 from turnwise.turn.config import Deadlines
 from turnwise.turn.events import ResponseReceived, SendRequest
@@ -169,7 +169,7 @@ class ServerRulesCheck:
             if wait_s is None or self.course.waits >= MAX_WAITS:
                 return fault
             self.course.waits += 1
-            await pause(wait_s, clock=self._clock)
+            await sleep(self._clock, seconds=wait_s)
 
     async def _send_once(self, body: bytes, *, is_stream: bool) -> Fault | None:
         if self._refresh is not None:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.assembly.response_reading import read_body
-from turnwise.base.clock import Clock
+from turnwise.base.clock import Clock, sleep
 from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request
 from turnwise.endpoints.exchange import Exchange
 from turnwise.endpoints.transport import HttpReply, HttpRequest, Transport
@@ -50,7 +50,6 @@ LIMITS = Limits(line_bytes=MiB, call_bytes=MiB, response_bytes=4 * MiB, stream_b
 IDLE_S = 30.0
 CONNECT_S = 10.0
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-_REASONING = re.compile(rb'"(reasoning_content|reasoning|reasoning_text|reasoning_details)"\s*:\s*(?:"[^"]|\[\s*\{)')
 
 
 class Listening:
@@ -219,7 +218,6 @@ def _shown(body: bytes) -> str:
 
 def marks_of(body: bytes, *, status: int | None, content_type: str, size_bytes: int) -> Marks:
     lines = body.splitlines() if (look := _look_of(body, content_type=content_type)) == "stream" else []
-    found = _REASONING.search(body)
     return Marks(
         status=status,
         content_type=content_type,
@@ -228,7 +226,6 @@ def marks_of(body: bytes, *, status: int | None, content_type: str, size_bytes: 
         comments=sum([line.startswith(b":") for line in lines]),
         has_done=any(line.startswith(b"data:") and line[5:].strip() == b"[DONE]" for line in lines),
         is_doubled=bool(lines) and len(body) == size_bytes and body[: len(body) // 2] == body[len(body) // 2 :],
-        reasoning_field="" if found is None else found[1].decode(),
     )
 
 
@@ -353,7 +350,7 @@ class EndpointCheck:
                 return replace(observed, waited=waited) if observed.answered else observed
             self.course.waits += 1
             waited += 1
-            await pause(wait_s, clock=self._clock)
+            await sleep(self._clock, seconds=wait_s)
 
     async def _send(self, probe: Probe, request: Request) -> Observed:
         taken = frozenset([part.id for said in request.messages for part in said.parts if isinstance(part, ToolCall)])
@@ -415,15 +412,6 @@ def wait_s_of(fault: Fault | None) -> float | None:
         return None
     wait_s = WAIT_S if fault.retry_after_s is None else fault.retry_after_s
     return wait_s if wait_s <= MAX_WAIT_S else None
-
-
-async def pause(seconds: float, *, clock: Clock) -> None:
-    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    timer = clock.call_later(seconds, lambda: over.done() or over.set_result(None))
-    try:
-        await over
-    finally:
-        timer.cancel()
 
 
 def _is_hopeless(observations: Sequence[Observed]) -> bool:

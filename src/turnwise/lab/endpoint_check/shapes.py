@@ -32,8 +32,7 @@ BodyLook = Literal["stream", "json", "html", "other", "nothing"]
 
 class Marks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the bytes of the answer show beside its frames. `comments` are comment lines of the stream, `has_done` is the
-    end mark `[DONE]`. `is_doubled`: the same bytes came a second time. `reasoning_field` is the field of Chat Completions that
-    brought reasoning."""
+    end mark `[DONE]`. `is_doubled`: the same bytes came a second time."""
 
     status: int | None = None
     content_type: str = ""
@@ -42,7 +41,6 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     comments: int = 0
     has_done: bool = False
     is_doubled: bool = False
-    reasoning_field: str = ""
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

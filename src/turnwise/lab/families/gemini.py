@@ -233,7 +233,7 @@ def path_of(path: list[str | int]) -> str:
     return "$" + "".join([f"[{key}]" if isinstance(key, int) else f".{key}" for key in path])
 
 
-class NaiveFunctionCall(msgspec.Struct, frozen=True):
+class PlayedCall(msgspec.Struct, frozen=True):
     name: str
     id: str = ""
     args: dict[str, object] = {}
@@ -242,7 +242,7 @@ class NaiveFunctionCall(msgspec.Struct, frozen=True):
 class NaivePart(msgspec.Struct, frozen=True, rename="camel"):
     text: str = ""
     thought: bool = False
-    function_call: NaiveFunctionCall | None = None
+    function_call: PlayedCall | None = None
 
 
 class NaiveContent(msgspec.Struct, frozen=True):
@@ -279,16 +279,10 @@ _OTHER = ("LANGUAGE", "OTHER", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"
 _FINISH = {"STOP": "stop", "MAX_TOKENS": "length", **dict.fromkeys(_REFUSED, "refused"), **{one: one for one in _OTHER}}
 
 
-class StrictFunctionCall(msgspec.Struct, frozen=True):
-    name: str
-    id: str = ""
-    args: dict[str, object] = {}
-
-
 class StrictPart(msgspec.Struct, frozen=True, rename="camel"):
     text: str | None = None
     thought: bool = False
-    function_call: StrictFunctionCall | None = None
+    function_call: PlayedCall | None = None
 
 
 class StrictParts(msgspec.Struct, frozen=True):

@@ -49,6 +49,7 @@ from turnwise.lab.raw import Raw, dig, dump, either, rows, table, text
 from turnwise.lab.strict.openai_chat import JUDGE
 from turnwise.lab.strict.thinking import sign
 from turnwise.vocab import NO_USAGE, Opaque, Response
+from turnwise.vocab.json_values import without
 
 CREATED = 1760000000  # a fixed moment: the lab has no clock
 
@@ -144,11 +145,16 @@ def marked_chat(body: Raw) -> CachedPrompt:
 
 def pieces_of_openai(body: Raw) -> list[bytes]:
     """The schema of the answer is put before the system message, the tools stand with it."""
-    fields = table(body)
-    first = [fields.get(name) for name in ("response_format", "text", "tools", "instructions")]
-    asked = fields.get("input") if "input" in fields else fields.get("messages")
+    first, asked = parts_of_openai(body)
     said = [asked] if isinstance(asked, str) else rows(asked)
     return [dump(one) for one in (*first, *said)]
+
+
+def parts_of_openai(body: Raw) -> tuple[list[Raw], Raw]:
+    """What stands before the conversation, and the conversation."""
+    fields = table(body)
+    first = [fields.get(name) for name in ("response_format", "text", "tools", "instructions")]
+    return first, fields.get("input") if "input" in fields else fields.get("messages")
 
 
 def has_breakpoints(model: str) -> bool:
@@ -159,18 +165,16 @@ def has_breakpoints(model: str) -> bool:
 
 def blocks_of_openai(body: Raw) -> list[CacheBlock]:
     """As `pieces_of_openai`, with the breakpoints, which are no part of what is compared."""
-    fields = table(body)
-    first = [fields.get(name) for name in ("response_format", "text", "tools", "instructions")]
+    first, asked = parts_of_openai(body)
     blocks = [CacheBlock(dump(one)) for one in first]
-    asked = fields.get("input") if "input" in fields else fields.get("messages")
     messages: list[Raw] = [{"role": "user", "content": asked}] if isinstance(asked, str) else rows(asked)
     for told in map(table, messages):
         name = next((name for name in ("content", "output") if isinstance(told.get(name), list)), "")
         parts = rows(told.get(name)) if name else []
-        head = {key: value for key, value in told.items() if key != name}
+        head = without(told, (name,))
         blocks.append(CacheBlock(dump(head)))
         for part in parts:
-            plain = {key: value for key, value in table(part).items() if key != BREAKPOINT}
+            plain = without(table(part), (BREAKPOINT,))
             blocks.append(CacheBlock(dump(plain), "5m" if table(part).get(BREAKPOINT) is not None else ""))
         if told.get("role") in ("user", "tool") or told.get("type") in ANSWERS:
             blocks[-1] = blocks[-1]._replace(ends_message=True)
@@ -215,14 +219,14 @@ def counted_tokens(response: Response) -> Mapping[str, object]:
 # --- clients
 
 
-class NaiveFunction(msgspec.Struct, frozen=True):
+class FunctionPiece(msgspec.Struct, frozen=True):
     name: str | None = None
     arguments: str | None = None
 
 
 class NaiveCall(msgspec.Struct, frozen=True):
     index: int
-    function: NaiveFunction
+    function: FunctionPiece
     id: str | None = None
 
 
@@ -264,16 +268,11 @@ def read_naively(body: bytes) -> StreamReading:
 _FINISH = {"tool_calls": "calls", "stop": "stop", "length": "length", "content_filter": "refused"}
 
 
-class StrictFunction(msgspec.Struct, frozen=True):
-    name: str | None = None
-    arguments: str | None = None
-
-
 class StrictChatCall(msgspec.Struct, frozen=True):
     index: int
     id: str | None = None
     type: Literal["function"] | None = None
-    function: StrictFunction = StrictFunction()
+    function: FunctionPiece = FunctionPiece()
 
 
 class StrictDelta(msgspec.Struct, frozen=True):

@@ -370,22 +370,22 @@ def check_pairing(messages: list[Raw]) -> None:
     open_ids: list[str] = []
     opened_at = 0
     for position, role, blocks in turns(messages):
-        results = [text(table(block).get("tool_use_id")) for block in blocks if is_block(block, "tool_result")]
+        results = [answered_id(block) for block in blocks if is_block(block, "tool_result")]
         if role == "user":
             leading = leading_results(blocks)
             missing = [id for id in open_ids if id not in leading]
             if missing:
                 refuse_unanswered(missing, position=opened_at)
             for index, block in enumerate(blocks):
-                if is_block(block, "tool_result") and text(table(block).get("tool_use_id")) not in open_ids:
+                if is_block(block, "tool_result") and answered_id(block) not in open_ids:
                     raise Rejected(
                         f"messages.{position}.content.{index}: unexpected `tool_use_id` found in `tool_result` blocks: "
-                        f"{text(table(block).get('tool_use_id'))}. Each `tool_result` block must have a corresponding "
+                        f"{answered_id(block)}. Each `tool_result` block must have a corresponding "
                         "`tool_use` block in the previous message."
                     )
             twice = next((id for id in results if results.count(id) > 1), None)
             if twice is not None:
-                index = max(i for i, block in enumerate(blocks) if text(table(block).get("tool_use_id")) == twice)
+                index = max(i for i, block in enumerate(blocks) if answered_id(block) == twice)
                 raise Rejected(
                     f"messages.{position}.content.{index}: each tool_use must have a single result. "
                     f"Found multiple `tool_result` blocks with id: {twice}"
@@ -404,6 +404,10 @@ def check_pairing(messages: list[Raw]) -> None:
         refuse_unanswered(open_ids, position=opened_at)
 
 
+def answered_id(block: Raw) -> str:
+    return text(table(block).get("tool_use_id"))
+
+
 def is_block(block: Raw, type: str) -> bool:
     return table(block).get("type") == type
 
@@ -419,7 +423,7 @@ def leading_results(blocks: list[Raw]) -> set[str]:
     for block in blocks:
         if not is_block(block, "tool_result"):
             break
-        found.add(text(table(block).get("tool_use_id")))
+        found.add(answered_id(block))
     return found
 
 

@@ -12,8 +12,6 @@ from mcp import Client, MCPError
 from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.stdio import get_default_environment
-from mcp.server import Server
-from mcp.server.mcpserver import MCPServer
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -513,11 +511,6 @@ async def connected(
         ):
             raise McpFailure(FORMER_SSE, is_final=True)
         raise refused
-
-
-def is_mcp_object(server: object) -> bool:
-    """Whether it is a server of the package `mcp`."""
-    return isinstance(server, MCPServer | Server)
 
 
 def _where(error: ValidationError) -> str:

@@ -23,6 +23,7 @@ from turnwise.settings.mcp_files import is_web_address
 from turnwise.tools.mcp.offered_tools import content_parts
 from turnwise.turn.config import Approval
 from turnwise.vocab import File, Text
+from turnwise.vocab.json_values import array_or_empty
 
 MAX_FIELDS = 20
 MAX_QUESTION = 2000  # characters; of what is longer nobody is asked
@@ -91,7 +92,7 @@ async def _filled(params: ElicitRequestFormParams, *, said: str, asker: Asker, w
     if len(fields) > MAX_FIELDS or _is_too_long(said):
         raise _Declined(Approval(call_id="", verdict="deny", by="default"))
     needed = params.requested_schema.get("required")
-    required = cast("list[object]", needed) if isinstance(needed, list) else []
+    required = array_or_empty(needed)
     if not fields:
         await _agreed(asker, said, why=why)
         return {}
@@ -141,11 +142,11 @@ def _options(field: Mapping[str, object]) -> dict[str, str]:
         return {"yes": "true", "no": "false"}
     table = _table(field.get("items")) if field.get("type") == "array" else field
     found: dict[str, str] = {}
-    for one in [*_list(table.get("oneOf")), *_list(table.get("anyOf"))][:MAX_OPTIONS]:
+    for one in [*array_or_empty(table.get("oneOf")), *array_or_empty(table.get("anyOf"))][:MAX_OPTIONS]:
         choice = _table(one)
         found[_text(choice.get("title")) or _text(choice.get("const"))] = _text(choice.get("const"))
-    titles = _list(table.get("enumNames"))
-    for at, value in enumerate(_list(table.get("enum"))[:MAX_OPTIONS]):
+    titles = array_or_empty(table.get("enumNames"))
+    for at, value in enumerate(array_or_empty(table.get("enum"))[:MAX_OPTIONS]):
         title = _text(titles[at]) if at < len(titles) else ""
         found[title or _text(value)] = _text(value)
     found.pop("", None)  # a value that is no text, and has no title
@@ -178,10 +179,6 @@ def _read(text: str, field: Mapping[str, object], *, options: Mapping[str, str])
 
 def _table(value: object) -> Mapping[str, object]:
     return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> Sequence[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def _text(value: object) -> str:

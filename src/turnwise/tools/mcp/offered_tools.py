@@ -5,7 +5,7 @@ import binascii
 import hashlib
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import assert_never, cast
+from typing import assert_never
 
 import msgspec
 from mcp_types import (
@@ -40,6 +40,7 @@ from turnwise.tools.mcp.server_bounds import (
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import File, Text, ToolSpec
 from turnwise.vocab.hidden_characters import visible_line
+from turnwise.vocab.json_values import is_json_object, without_nones
 from turnwise.wire.offers import folded_root, refused_at_root
 
 MAX_SHOWN_NAME = 80
@@ -198,11 +199,10 @@ def _schema(came: object) -> tuple[dict[str, object] | None, str]:
     """The schema, and how it was mended; None and why it cannot be: what providers and the protocol take is that of an object."""
     if came is None or came is True or came == {}:
         return {"type": "object", "properties": {}}, "it has no schema, so any arguments are sent"
-    if not isinstance(came, dict):
+    if not is_json_object(came):
         return None, "its schema is no JSON object"
-    words = cast("dict[str, object]", came)
-    schema = {name: value for name, value in words.items() if value is not None}
-    odd = _some([name for name in words if name not in schema])
+    schema = without_nones(came)
+    odd = _some([name for name in came if name not in schema])
     told = [f"{odd} of its schema is null, and left out"] if odd else []
     if schema.get("properties") == []:
         schema["properties"] = {}

@@ -18,6 +18,7 @@ from mcp_types.methods import SERVER_RESULTS
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from turnwise.running.tool_output import MAX_PARTS
+from turnwise.vocab.json_values import is_json_array, is_json_object, object_or_empty, without
 
 MAX_SHOWN_PARTS = MAX_PARTS - 10  # so that nobody cuts them and counts a second time
 MAX_LEVELS = 190  # of JSON inside of a message: pydantic reads no more than 200, and writes no more than 255
@@ -49,7 +50,7 @@ def mended(message: SessionMessage) -> SessionMessage:
 def _cut_parts(result: dict[str, object]) -> None:
     """Of hundreds of thousands of parts only those are read that are shown: each would take 2 KB, and all of them seconds."""
     content = result.get("content")
-    if not isinstance(content, list) or len(parts := cast("list[object]", content)) <= MAX_SHOWN_PARTS:
+    if not is_json_array(content) or len(parts := content) <= MAX_SHOWN_PARTS:
         return
     half = MAX_SHOWN_PARTS // 2
     left_out = {"type": "text", "text": f"[... {len(parts) - 2 * half:,} parts left out ...]"}
@@ -65,18 +66,17 @@ def _mended(line: bytes) -> SessionMessage | None:
         return _refusal(_id_in(line), why="nested too deeply")
     except ValueError:
         return _refusal(_id_in(line), why="no JSON")
-    if not isinstance(given, dict):
+    if not is_json_object(given):
         return None
-    message = cast("dict[str, object]", given)
-    if is_deeper(message, than=MAX_LEVELS):
+    if is_deeper(given, than=MAX_LEVELS):
         return _refusal(_id_in(line), why="nested too deeply")
-    id = message.get("id")
+    id = given.get("id")
     if isinstance(id, float) and id.is_integer():
-        message["id"] = id = int(id)
+        given["id"] = id = int(id)
     try:
-        return mended(SessionMessage(jsonrpc_message_adapter.validate_python(message, by_name=False)))
+        return mended(SessionMessage(jsonrpc_message_adapter.validate_python(given, by_name=False)))
     except ValueError:
-        is_answer = "method" not in message and isinstance(id, int | str)
+        is_answer = "method" not in given and isinstance(id, int | str)
         return _refusal(id if is_answer else None, why="without a result")
 
 
@@ -92,15 +92,15 @@ def _mend_result(result: dict[str, object]) -> None:
         if name in result and result[name] is None:
             del result[name]
     for name, mend in _ELEMENTS.items():
-        if isinstance(listed := result.get(name), list):
-            made = [_element(one, name=name, mend=mend) for one in cast("list[object]", listed)]
+        if is_json_array(listed := result.get(name)):
+            made = [_element(one, name=name, mend=mend) for one in listed]
             result[name] = [one for one in made if one is not None]
 
 
 def _element(given: object, *, name: str, mend: "Callable[[dict[str, Any]], object]") -> object:
     if _fits(given, name=name):
         return given
-    return mend(cast("dict[str, Any]", given) if isinstance(given, dict) else {})
+    return mend(object_or_empty(given))
 
 
 def _fits(given: object, *, name: str) -> bool:
@@ -168,7 +168,7 @@ def _named(given: dict[str, Any], *, name: str) -> object:
 
 
 def _without(given: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name not in names}
+    return without(given, names)
 
 
 _METHODS = {
@@ -216,9 +216,9 @@ def is_deeper(value: object, *, than: int) -> bool:
 
 
 def _inside(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return cast("dict[str, object]", value).values()
-    return cast("list[object]", value) if isinstance(value, list) else ()
+    if is_json_object(value):
+        return value.values()
+    return value if is_json_array(value) else ()
 
 
 # Two memory streams of messages, as the package `mcp` wants its transports, over whatever carries lines.

@@ -39,6 +39,7 @@ from turnwise.tools.mcp.server_bounds import (
     UnaskedMeter,
 )
 from turnwise.tools.sandbox import Sandbox, Scratch, Wrapped, find_sandbox
+from turnwise.vocab.wording import in_ticks
 
 _PIECE = 64 * 1024
 _OF_SANDBOX = ("TMPDIR", "XDG_CACHE_HOME", "npm_config_cache")  # folders that it can write in
@@ -160,7 +161,7 @@ class ServerProcess:
         said = "it closed its output" if code is None else f"it ended with exit code {code}"
         line = last_line(self.stderr.bytes) if self.may_quote() else ""
         said = f"{said}; its last words: {line}" if line else said
-        return f"{said}; its sandbox hides {', '.join([f'`{one}`' for one in self._hidden])}" if self._hidden else said
+        return f"{said}; its sandbox hides {in_ticks(self._hidden)}" if self._hidden else said
 
     def _ask(self) -> None:
         if self._wrapped.layers:

@@ -133,17 +133,18 @@ def _existing(paths: tuple[Path, ...]) -> list[Path]:
 
 
 def _option(mount: Mount, *, order: SandboxOrder) -> list[str]:
+    at = str(mount.at)
     match mount.how:
         case "read":
-            return ["--ro-bind", str(mount.source), str(mount.at)]
+            return ["--ro-bind", str(mount.source), at]
         case "write":
-            return ["--bind", str(mount.source), str(mount.at)]
+            return ["--bind", str(mount.source), at]
         case "cover":
-            return ["--tmpfs", str(mount.at)]
+            return ["--tmpfs", at]
         case "fresh":
             assert order.bounds is not None and order.bounds.scratch is not None, "only such a command has one"
-            return ["--size", str(FILES_SHARE * order.bounds.scratch), "--tmpfs", str(mount.at)]
+            return ["--size", str(FILES_SHARE * order.bounds.scratch), "--tmpfs", at]
         case "devices":
-            return ["--dev", str(mount.at)]
+            return ["--dev", at]
         case "processes":
-            return ["--proc", str(mount.at)]
+            return ["--proc", at]

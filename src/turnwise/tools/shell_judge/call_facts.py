@@ -6,7 +6,6 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import cast
 
 from turnwise.base.programs import ProgramSearch
 from turnwise.rules.permission_facts import Access, CallFacts, PathFact, ShellFacts
@@ -16,6 +15,7 @@ from turnwise.tools.shell_judge.repositories import environment_doubt
 from turnwise.tools.shell_judge.shell import inspect_script
 from turnwise.tools.workspace.previews import paths_of_call
 from turnwise.vocab.file_names import given_name, unmarked
+from turnwise.vocab.json_values import is_json_array, is_json_object
 
 # What the files hold that a call would write: an approval of a change is for a change of that.
 MAX_BYTES = 64 * 1024 * 1024  # read for one call, 0.1 s; of what is larger, size and times have to do
@@ -153,11 +153,11 @@ def _named_paths(arguments: Mapping[str, object]) -> Iterator[str]:
             if named:
                 yield value
             continue
-        if isinstance(value, list):
-            for item in cast("list[object]", value):
+        if is_json_array(value):
+            for item in value:
                 if isinstance(item, str) and named:
                     yield item
-                elif isinstance(item, dict):
-                    yield from _named_paths(cast("dict[str, object]", item))
-        elif isinstance(value, dict):
-            yield from _named_paths(cast("dict[str, object]", value))
+                elif is_json_object(item):
+                    yield from _named_paths(item)
+        elif is_json_object(value):
+            yield from _named_paths(value)

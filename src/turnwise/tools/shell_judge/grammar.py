@@ -421,16 +421,8 @@ def heredoc_text(redirect: "Node") -> str | None:
 
 
 def _leaves(root: "Node") -> "Iterator[Node]":
-    """In the order of the text; iterative, as a hostile script nests deep."""
-    cursor = root.walk()
-    while True:
-        if cursor.goto_first_child():
-            continue
-        if cursor.node is not None:
-            yield cursor.node
-        while not cursor.goto_next_sibling():
-            if not cursor.goto_parent():
-                return
+    """In the order of the text."""
+    return (node for node in _nodes(root) if not node.child_count)
 
 
 # Where bash evaluates arithmetic: a variable in it that holds `a[$(rm x)]` runs `rm` (bash manual, Shell Arithmetic).

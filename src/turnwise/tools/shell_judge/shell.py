@@ -402,8 +402,7 @@ class _Walk:
     def _arithmetic(self, node: "Node", *, within: tuple[str, ...]) -> None:
         """Arithmetic evaluates the text of its variables: one that holds `a[$(rm x)]` runs it (bash manual, Shell Arithmetic)."""
         if node.type == "compound_statement" or any(arithmetic.names_variables(child) for child in node.children):
-            words = (Word("(("), Word(_text(node), literal=False))
-            self._emit(CommandFact(words=words, text=_text(node), within=within))
+            self._emit_unknown("((", _text(node), within=within)
 
     def _expansion(self, node: "Node", *, within: tuple[str, ...]) -> None:
         text = _text(node)
@@ -412,7 +411,7 @@ class _Walk:
                 CommandFact(words=(), text=text, within=within, opaque="`${..@..}` may run what a variable holds")
             )
         elif not arithmetic.expands_plainly(text):
-            self._emit(CommandFact(words=(Word("(("), Word(text, literal=False)), text=text, within=within))
+            self._emit_unknown("((", text, within=within)
         if any(child.type in ("=", ":=") for child in node.children):
             name = next((_text(child) for child in node.children if child.type == "variable_name"), "")
             self._emit(CommandFact(words=(), text=text, assignments=(Assignment(name, "", False),), within=within))
@@ -431,8 +430,7 @@ class _Walk:
             self._names_shown(words_below(node), text=text, within=within)
         dynamic = single and re.search(r"[$`]", text) is not None
         if dynamic or arithmetic.tests_arithmetic(text):
-            words = (Word("[["), Word(_text(node), literal=False))
-            self._emit(CommandFact(words=words, text=_text(node), within=within))
+            self._emit_unknown("[[", text, within=within)
         self._children(node, within=within)
 
     def _names_shown(self, nodes: "Iterable[Node]", *, text: str, within: tuple[str, ...]) -> None:
@@ -590,6 +588,10 @@ class _Walk:
                 return doubt
         return ""
 
+    def _emit_unknown(self, mark: str, text: str, *, within: tuple[str, ...] = ()) -> None:
+        """A construct of the shell whose text may run, read or show something unknown."""
+        self._emit(CommandFact(words=(Word(mark), Word(text, literal=False)), text=text, within=within))
+
     def _emit(self, fact: CommandFact) -> None:
         if len(self.facts) >= bounds.MAX_COMMANDS:
             raise bounds.TooMuch(f"it has more than {bounds.MAX_COMMANDS} commands")
@@ -689,8 +691,7 @@ class _Walk:
         words = [spell(child) for child in redirect.children if child.is_named and child.type != "file_descriptor"]
         text = words[0].text if words and words[0].literal else None
         if text is None:  # what it holds would be shown
-            shown = (Word("<<<"), Word(_text(redirect), literal=False))
-            self._emit(CommandFact(words=shown, text=_text(redirect), within=within))
+            self._emit_unknown("<<<", _text(redirect), within=within)
         self._children(redirect, within=within)
         return text
 
@@ -702,7 +703,7 @@ class _Walk:
             not delimiter[1] and body is not None and re.search(r"[$`\\]", body) is not None
         )
         if expands:
-            self._emit(CommandFact(words=(Word("<<"), Word(_text(redirect), literal=False)), text=_text(redirect)))
+            self._emit_unknown("<<", _text(redirect))
         inner: list[Node] = []
         for at, child in enumerate(redirect.children):
             match redirect.field_name_for_child(at):

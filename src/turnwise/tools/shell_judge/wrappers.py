@@ -10,7 +10,7 @@ import msgspec
 from turnwise.base.programs import ProgramSearch
 from turnwise.rules.git_commands import alias_of, read_git, setting_doubt
 from turnwise.rules.permission_facts import FIND_RUNS, IN_SHELL, RESERVED, SETTING, CommandFact, Word
-from turnwise.rules.read_only_commands import READERS
+from turnwise.rules.read_only_commands import READERS, option_takes
 from turnwise.tools.shell_judge.word_spelling import Spelled, plain, unknown
 
 CommandWords = tuple[Spelled, ...]
@@ -220,25 +220,11 @@ def _past_options(rest: CommandWords, *, prefix: Prefix) -> int | None:
         at += 1
         if word.text == "--":
             return at
-        taken = _option_values(word.text, prefix=prefix)
+        taken = option_takes(word.text, listed=prefix)
         if taken is None or (taken and at < len(rest) and not rest[at].literal):
             return None
         at += taken
     return at
-
-
-def _option_values(text: str, *, prefix: Prefix) -> int | None:
-    if text.startswith("--"):
-        option, equals, _ = text.partition("=")
-        if equals:
-            return 0 if option in prefix.long_valued else None
-        return 0 if option in prefix.long else 1 if option in prefix.long_valued else None
-    for at, letter in enumerate(text[1:], start=1):
-        if letter in prefix.valued:
-            return 1 if at == len(text) - 1 else 0
-        if letter not in prefix.flags:
-            return None
-    return 0
 
 
 def _xargs(options: CommandWords, *, inner: CommandWords) -> WrappedCommands:

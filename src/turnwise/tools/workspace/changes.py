@@ -41,6 +41,7 @@ from turnwise.tools.workspace.staged_changes import (
     open_file,
     stamp_of,
 )
+from turnwise.vocab.wording import in_ticks
 
 # Taking changes back: what it would do to each file, found first; then all of it or nothing.
 
@@ -282,11 +283,11 @@ def _drop_unnoted(folder: Path) -> None:
 def _finish(note: Note, *, disk: Disk) -> list[str]:
     """Roll a staged change forward; says what was done, nothing where it had been whole already."""
     late = [file for file in note.files if not _holds(file, file.place.name, expected=file.after)]
-    names = ", ".join(f"`{file.shown}`" for file in note.files)
+    names = in_ticks([file.shown for file in note.files])
     if any(not _can_be_finished(file) for file in late):
         for file in note.files:
             drop_temporary(file, disk=disk)
-        old = ", ".join(f"`{file.shown}`" for file in late)
+        old = in_ticks([file.shown for file in late])
         return [
             f"a change of {names} was broken off and cannot be finished, as something changed since: "
             f"{old} do not have it, the others do"

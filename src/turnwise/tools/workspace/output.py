@@ -51,7 +51,7 @@ class Tape:
         if self._spill is not None and self._total + len(chunk) > 2 * self._kept:
             if not self._spilled:  # until here nothing has fallen out
                 self._spilled = True
-                self._add_to_file(bytes(self._head) + b"".join(self._tail))
+                self._add_to_file(self._whole())
             self._add_to_file(chunk)
         self._total += len(chunk)
         room = self._kept - len(self._head)
@@ -64,6 +64,9 @@ class Tape:
             while self._tail_bytes - len(self._tail[0]) >= self._kept:
                 self._tail_bytes -= len(self._tail.popleft())
 
+    def _whole(self) -> bytes:
+        return bytes(self._head) + b"".join(self._tail)
+
     def text(self) -> str:
         tail = b"".join(self._tail)[-self._kept :]
         left_out = self._total - len(self._head) - len(tail)
@@ -73,13 +76,13 @@ class Tape:
     @property
     def ending(self) -> bytes:
         """The last that it said."""
-        return (bytes(self._head) + b"".join(self._tail))[-LOOKED_AT:]
+        return self._whole()[-LOOKED_AT:]
 
     @property
     def broken(self) -> int:
         """How many bytes of it are no UTF-8, as far as `text` shows them. A character that the cut divides does not count."""
         if self._total == len(self._head) + self._tail_bytes:
-            return _broken(bytes(self._head) + b"".join(self._tail))
+            return _broken(self._whole())
         head, tail = bytes(self._head), b"".join(self._tail)[-self._kept :]
         start = next((at for at, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
         end = next((at for at in range(1, min(4, len(head) + 1)) if head[-at] & 0xC0 == 0xC0), 0)

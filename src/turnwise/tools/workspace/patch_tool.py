@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,6 +23,7 @@ from turnwise.tools.workspace.plans import (
 )
 from turnwise.tools.workspace.staged_changes import FileChange
 from turnwise.vocab.file_names import given_name
+from turnwise.vocab.wording import in_ticks
 
 # Patch texts -> what they say about each file. Two formats: the one that begins with `*** Begin Patch`, and unified diffs.
 #
@@ -102,23 +104,23 @@ class _Sections:
     """The reader of the first format."""
 
     def __init__(self, lines: list[str]) -> None:
-        self._lines = lines
-        self._next = 0
+        self._left = deque(lines)
+        self._total = len(lines)
 
     def all(self) -> tuple[FilePatch, ...]:
         found: list[FilePatch] = []
-        while self._next < len(self._lines):
-            if self._lines[self._next].strip():
+        while self._left:
+            if self._left[0].strip():
                 found.append(self._section())
             else:
-                self._next += 1
+                self._left.popleft()
         return tuple(found)
 
     def _section(self) -> FilePatch:
-        header = self._lines[self._next].strip()
+        header = self._left[0].strip()
         for start, kind in _HEADERS.items():
             if header.startswith(start) and (path := header.removeprefix(start).strip()):
-                self._next += 1
+                self._left.popleft()
                 match kind:
                     case "add":
                         return FilePatch(kind=kind, path=path, hunks=(self._added(path),))
@@ -126,28 +128,24 @@ class _Sections:
                         return FilePatch(kind=kind, path=path)
                     case "update":
                         return self._update(path)
-        raise self._fault(
-            f"`{header[:100]}` is no section; they begin with {', '.join(f'`{word}`' for word in _HEADERS)}"
-        )
+        raise self._fault(f"`{header[:100]}` is no section; they begin with {in_ticks(_HEADERS)}")
 
     def _added(self, path: str) -> Hunk:
         texts: list[tuple[Sign, str]] = []
-        while self._next < len(self._lines) and self._lines[self._next].startswith("+"):
-            texts.append(("+", self._lines[self._next][1:]))
-            self._next += 1
-        if self._next < len(self._lines) and not self._is_header() and self._lines[self._next].strip():
+        while self._left and self._left[0].startswith("+"):
+            texts.append(("+", self._left.popleft()[1:]))
+        if self._left and not self._is_header() and self._left[0].strip():
             raise self._fault(f"each line of the new file `{path}` must begin with `+`")
         return Hunk(lines=tuple(texts))
 
     def _update(self, path: str) -> FilePatch:
         move_to = ""
-        if self._next < len(self._lines) and self._lines[self._next].startswith(_MOVE):
-            move_to = self._lines[self._next].removeprefix(_MOVE).strip()
-            self._next += 1
+        if self._left and self._left[0].startswith(_MOVE):
+            move_to = self._left.popleft().removeprefix(_MOVE).strip()
         hunks: list[Hunk] = []
-        while self._next < len(self._lines) and not self._is_header():
-            if hunks and not self._lines[self._next].strip():
-                self._next += 1  # blank lines between hunks
+        while self._left and not self._is_header():
+            if hunks and not self._left[0].strip():
+                self._left.popleft()  # blank lines between hunks
                 continue
             hunks.append(self._hunk(path, first=not hunks))
         if not hunks and not move_to:
@@ -156,20 +154,18 @@ class _Sections:
 
     def _hunk(self, path: str, *, first: bool) -> Hunk:
         anchors: list[str] = []
-        begun = self._next
-        while self._next < len(self._lines) and (line := self._lines[self._next]).startswith("@@"):
-            if anchor := line.removeprefix("@@").strip():
+        begun = len(self._left)
+        while self._left and self._left[0].startswith("@@"):
+            if anchor := self._left.popleft().removeprefix("@@").strip():
                 anchors.append(anchor)
-            self._next += 1
-        if self._next == begun and not first:
+        if len(self._left) == begun and not first:
             raise self._fault("expected `@@`, a line that begins with ` `, `-` or `+`, or the next section")
         texts: list[tuple[Sign, str]] = []
         at_end = False
-        while self._next < len(self._lines) and not at_end:
-            line = self._lines[self._next]
-            if line.startswith("@@") or self._is_header():
+        while self._left and not at_end:
+            if self._left[0].startswith("@@") or self._is_header():
                 break
-            self._next += 1
+            line = self._left.popleft()
             match line[:1]:
                 case " " | "-" | "+" as sign:
                     texts.append((sign, line[1:]))
@@ -178,71 +174,72 @@ class _Sections:
                 case _ if line.strip() == _AT_END:
                     at_end = True
                 case _:
-                    self._next -= 1
+                    self._left.appendleft(line)
                     raise self._fault(f"a line of `{path}` must begin with ` `, `-` or `+`, not as {line[:60]!r} does")
-        while texts and texts[-1] == (" ", "") and (self._next >= len(self._lines) or self._is_header()):
+        while texts and texts[-1] == (" ", "") and (not self._left or self._is_header()):
             texts.pop()  # a blank line before the next section
         if not texts:
             raise self._fault(f"a hunk of `{path}` has no lines")
         return Hunk(lines=tuple(texts), anchors=tuple(anchors), at_end=at_end)
 
     def _is_header(self) -> bool:
-        return self._lines[self._next].startswith(tuple(_HEADERS))
+        return self._left[0].startswith(tuple(_HEADERS))
 
     def _fault(self, what: str) -> ToolFault:
-        return ToolFault(f"line {self._next + 2} of the patch: {what}. Nothing was changed")
+        return ToolFault(f"line {self._total - len(self._left) + 2} of the patch: {what}. Nothing was changed")
 
 
 class _UnifiedDiff:
     """The reader of unified diffs, with or without git's extra lines."""
 
     def __init__(self, lines: list[str]) -> None:
-        self._lines = lines
-        self._next = 0
+        self._left = deque(lines)
+        self._total = len(lines)
 
     def all(self) -> tuple[FilePatch, ...]:
         found: list[FilePatch] = []
         renamed = ""
-        while self._next < len(self._lines):
-            line = self._lines[self._next]
+        while self._left:
+            line = self._left[0]
             if line.startswith("--- ") and self._following().startswith("+++ "):
                 found.append(self._file())
                 renamed = ""
             elif line.startswith("rename from "):
                 renamed = line.removeprefix("rename from ")
-                self._next += 1
+                self._left.popleft()
             elif line.startswith("rename to ") and renamed:
-                self._next += 1
+                self._left.popleft()
                 if not self._has_file():
                     target = line.removeprefix("rename to ")
                     found.append(FilePatch(kind="update", path=renamed, move_to=target))
             elif not line.strip() or _GIT.match(line):
-                self._next += 1
+                self._left.popleft()
             else:
                 raise self._fault(f"{line[:80]!r} belongs to no unified diff")
         return tuple(found)
 
     def _following(self) -> str:
-        return self._lines[self._next + 1] if self._next + 1 < len(self._lines) else ""
+        return self._left[1] if len(self._left) > 1 else ""
 
     def _has_file(self) -> bool:
         """Whether the rename's own `---` follows, before the next file's lines."""
-        while self._next < len(self._lines) and self._lines[self._next].startswith("index "):
-            self._next += 1
-        return self._next < len(self._lines) and self._lines[self._next].startswith("--- ")
+        while self._at("index "):
+            self._left.popleft()
+        return self._at("--- ")
 
     def _file(self) -> FilePatch:
-        old, new = self._lines[self._next][4:].split("\t")[0], self._following()[4:].split("\t")[0]
+        old, new = (line[4:].split("\t")[0] for line in (self._left[0], self._following()))
         if old.startswith('"') or new.startswith('"'):
             raise self._fault("a quoted path cannot be read here: use the other format, which quotes nothing")
         if old.startswith("a/") and (new.startswith("b/") or new == "/dev/null"):
             old = old[2:]
         if new.startswith("b/"):
             new = new[2:]
-        self._next += 2
+        self._left.popleft()
+        self._left.popleft()
         hunks: list[Hunk] = []
-        while self._next < len(self._lines) and (match := _RANGE.match(self._lines[self._next])):
-            self._next += 1
+        while self._left and (match := _RANGE.match(self._left[0])):
+            self._left.popleft()
             counts = [1 if match[place] is None else int(match[place]) for place in (2, 4)]
             hunks.append(self._hunk(int(match[1]), old=counts[0], new=counts[1]))
         if not hunks:
@@ -257,10 +254,9 @@ class _UnifiedDiff:
         texts: list[tuple[Sign, str]] = []
         ends: bool | None = None
         while old or new or self._at(_NO_LINE_END):
-            if self._next >= len(self._lines):
+            if not self._left:
                 raise self._fault(f"the patch was cut off: {old} old and {new} new lines are missing")
-            text = self._lines[self._next]
-            self._next += 1
+            text = self._left.popleft()
             match text[:1]:
                 case " " | "":
                     old, new = old - 1, new - 1
@@ -280,10 +276,10 @@ class _UnifiedDiff:
         return Hunk(lines=tuple(texts), line=line, ends_with_newline=ends)
 
     def _at(self, start: str) -> bool:
-        return self._next < len(self._lines) and self._lines[self._next].startswith(start)
+        return bool(self._left) and self._left[0].startswith(start)
 
     def _fault(self, what: str) -> ToolFault:
-        return ToolFault(f"line {self._next + 1} of the patch: {what}. Nothing was changed")
+        return ToolFault(f"line {self._total - len(self._left) + 1} of the patch: {what}. Nothing was changed")
 
 
 # Hunks of a patch applied to a text: where each stands, and what the lines are afterwards.

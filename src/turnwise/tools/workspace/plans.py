@@ -10,6 +10,7 @@ from turnwise.errors import ToolFault
 from turnwise.tools.workspace.content import FileText, kind_of, text_of
 from turnwise.tools.workspace.paths import FoundFile, WorkspacePaths
 from turnwise.tools.workspace.staged_changes import FileChange, KeptFile, apply, content_at, digest
+from turnwise.vocab.wording import in_ticks
 
 
 class ChangePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +110,7 @@ def told_of_change(workspace: WorkspacePaths, *, call: str) -> str | None:
     note = workspace.changes.of_call(call) if call else None
     if note is None:
         return None
-    names = ", ".join([f"`{file.shown}`" for file in note.files])
+    names = in_ticks([file.shown for file in note.files])
     if not all(map(_has_it, note.files)):
         raise ToolFault(f"{names} were changed again since")
     return f"Changed {names}. (The process was interrupted behind the change; the files have it, whole.)"

@@ -28,6 +28,7 @@ from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import ToolSpec
 from turnwise.vocab.file_names import given_name, shown_name
 from turnwise.vocab.hidden_characters import visible, visible_line
+from turnwise.vocab.parts import in_common, inlined
 
 # A typed function over a struct of arguments -> a tool; the struct is the one source of the schema.
 
@@ -83,26 +84,13 @@ def read_arguments(arguments: Mapping[str, object], takes: type[Given]) -> Given
 def _schema(takes: type[msgspec.Struct]) -> str:
     """The struct's JSON Schema without indirection: providers differ in what they make of `$ref`."""
     definitions = msgspec.json.schema(takes)["$defs"]
-    return msgspec.json.encode(_inlined(definitions[takes.__name__], definitions=definitions)).decode()
-
-
-def _inlined(node: object, *, definitions: Mapping[str, object]) -> object:
-    """With every reference replaced by what it refers to; our structs do not hold themselves."""
-    match node:
-        case {"$ref": str(reference)}:
-            return _inlined(definitions[reference.rpartition("/")[2]], definitions=definitions)
-        case dict():
-            fields = cast("dict[str, object]", node)
-            # a text under "title" is the struct's own name, which says nothing; a schema there is a property of that name
-            return {
-                name: _inlined(value, definitions=definitions)
-                for name, value in fields.items()
-                if not (name == "title" and isinstance(value, str))
-            }
-        case list():
-            return [_inlined(value, definitions=definitions) for value in cast("list[object]", node)]
-        case _:
-            return node
+    # a text under "title" is the struct's own name, which says nothing; a schema there is a property of that name
+    own = inlined(
+        definitions[takes.__name__],
+        definitions=definitions,
+        drops=lambda key, value: key == "title" and isinstance(value, str),
+    )
+    return msgspec.json.encode(own).decode()
 
 
 WOULD_FAIL = "(the call would fail:"
@@ -196,12 +184,8 @@ def diff_of(change: FileChange) -> list[str]:
         "+++ /dev/null" if change.after is None else f"+++ {visible_line(change.shown)}",
     ]
     # what is the same at both ends costs nothing that way
-    same = 0
-    while same < min(len(before), len(after)) and before[same] == after[same]:
-        same += 1
-    tail = 0
-    while tail < min(len(before), len(after)) - same and before[-1 - tail] == after[-1 - tail]:
-        tail += 1
+    same = in_common(before, after)
+    tail = in_common(before[same:][::-1], after[same:][::-1])
     start = max(0, same - CONTEXT_LINES)
     spared = max(0, tail - CONTEXT_LINES)
     old, new = before[start : len(before) - spared], after[start : len(after) - spared]

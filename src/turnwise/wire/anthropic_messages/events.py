@@ -4,7 +4,7 @@ ways."""
 import json
 from collections.abc import Callable, Mapping, Sequence
 from types import GenericAlias
-from typing import Generic, Literal, TypeGuard, TypeVar, cast
+from typing import Generic, Literal, TypeVar, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
+from turnwise.vocab.json_values import is_json_object
 from turnwise.wire.anthropic_messages.endings import UsageTally, read_finish
 from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.parts import TOOL_USE_KEYS, arguments_of, opaque_from, read_block
@@ -124,7 +125,7 @@ def loosen(event: dict[str, object]) -> LooseEvent:
     halved: dict[str, str] = {}
     has_whole_input = False
     delta = event.get("delta")
-    if _is_object(delta):
+    if is_json_object(delta):
         delta = dict(delta)
         for key in TEXTS:
             if delta.get(key) is not None:
@@ -163,13 +164,6 @@ def plain_text(fields: Fields) -> Fields | None:
     return None if text is None else {**fields, key: msgspec.Raw(quote(text))}
 
 
-def objects(value: object) -> list[dict[str, object]]:
-    """The objects of an array; an object alone stands for an array of it."""
-    if _is_object(value):
-        return [value]
-    return [item for item in cast("list[object]", value) if _is_object(item)] if isinstance(value, list) else []
-
-
 def _text_of_raw(raw: msgspec.Raw) -> str | None:
     for _ in range(MOST_WRAPS):
         try:
@@ -187,16 +181,12 @@ def _text_of_raw(raw: msgspec.Raw) -> str | None:
 
 def _text(value: object) -> str | None:
     for _ in range(MOST_WRAPS):
-        if not _is_object(value):
+        if not is_json_object(value):
             break
         if not value:
             return ""
         value = next((value[key] for key in TEXT_KEYS if key in value), None)
     return value if isinstance(value, str) else None
-
-
-def _is_object(value: object) -> TypeGuard[dict[str, object]]:
-    return isinstance(value, dict)
 
 
 # A block of a message while it is coming.

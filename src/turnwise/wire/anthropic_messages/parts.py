@@ -25,11 +25,13 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
+from turnwise.vocab.json_values import without
 from turnwise.wire.family import BadRequest
 from turnwise.wire.files import UNKNOWN_TYPE, decode_base64, encode_base64, left_out, takes_file
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
+    bytes_of,
     fields_in,
     is_null,
     opaque_of,
@@ -38,7 +40,6 @@ from turnwise.wire.json_fields import (
     read_items,
     string_of,
     text_of_raw,
-    without,
     write_array,
     write_object,
 )
@@ -224,7 +225,7 @@ def read_tool_result(fields: Fields, where: str, *, name: str) -> ToolResult:
 
 
 def _item(kind: str, fields: Fields) -> ProviderItem:
-    return ProviderItem(NAME, kind, str(write_object({key: bytes(raw) for key, raw in fields.items()}), "utf-8"))
+    return ProviderItem(NAME, kind, str(write_object(bytes_of(fields)), "utf-8"))
 
 
 # --- writing

@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.vocab import Message, Opaque, Reasoning, Repair, Request, Text, ToolResult
+from turnwise.vocab.json_values import without
 from turnwise.wire.anthropic_messages.parts import NAME, own_fields
 from turnwise.wire.anthropic_messages.thinking import may_think_by_budget
 from turnwise.wire.family import HttpCall
@@ -14,13 +15,13 @@ from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
     encode,
+    extra_of,
     is_null,
     is_object,
     object_at,
     read_fields,
     read_items,
     string_of,
-    without,
     write_array,
     write_object,
 )
@@ -93,7 +94,7 @@ def _in_words(request: Request) -> Request:
 
 def _with_budget(request: Request) -> Request:
     """A request of Anthropic's with the thinking budget that stands beside what the vocabulary has no word for (`display`)."""
-    fields = {} if request.extra is None else read_fields(request.extra.json)
+    fields = extra_of(request)
     thinking = object_at(fields, "thinking")
     if string_of(thinking, "type") != "enabled" or request.settings.reasoning_tokens is not None:
         return request

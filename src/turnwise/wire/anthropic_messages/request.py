@@ -46,6 +46,7 @@ from turnwise.wire.generations import adapt_claude, generation_of, in_words, tel
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
+    bytes_of,
     is_null,
     quote,
     read_fields,
@@ -300,7 +301,7 @@ _OPENED: dict[WireRole, bytes] = {role: f'{{"role":"{role}","content":['.encode(
 
 def _trimmed_end(blocks: Sequence[bytes]) -> Sequence[bytes]:
     """The API's 400 otherwise: "final assistant content cannot end with trailing whitespace"."""
-    fields = {key: bytes(raw) for key, raw in read_fields(blocks[-1]).items()}
+    fields = bytes_of(read_fields(blocks[-1]))
     if fields["type"] != b'"text"':
         return blocks
     text = msgspec.json.decode(fields["text"], type=str).rstrip()
@@ -322,7 +323,7 @@ def _written_tool(spec: ToolSpec, takes_strict: bool, eager: bool) -> bytes:
     pieces as they are generated, instead of whole values (API docs, "Fine-grained tool streaming")."""
     own = own_fields(spec.opaque)
     if "type" in own and string_of(own, "type") != "custom":
-        return write_object({key: bytes(raw) for key, raw in own.items()})
+        return write_object(bytes_of(own))
     spec = fitted_tool(spec, "object").spec
     fields = {"name": quote(spec.name)}
     if spec.description:

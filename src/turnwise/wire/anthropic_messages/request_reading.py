@@ -20,11 +20,13 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
+from turnwise.vocab.json_values import without
 from turnwise.wire.anthropic_messages.parts import opaque_from, read_block, read_text, read_tool_result
 from turnwise.wire.family import BadRequest
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
+    bytes_of,
     is_null,
     read_fields,
     read_items,
@@ -80,7 +82,7 @@ def _decode(body: bytes, path: str) -> Request:
         if found is None and "anthropic_version" not in fields:
             raise BadRequest("model: Field required")
         model = unquote(found[1] or found[2]) if found is not None else ""
-    extra = {key: raw for key, raw in fields.items() if key not in _READ}
+    extra = without(fields, _READ)
     effort, reasoning_tokens, output = _read_output(fields, extra)
     choice, parallel = _read_tool_choice(fields.get("tool_choice"))
     return Request(
@@ -256,7 +258,7 @@ def _read_output(fields: Fields, extra: Fields) -> tuple[Effort | None, int | No
     if effort is not None and effort != "none":
         del config["effort"]
     if config:
-        extra["output_config"] = msgspec.Raw(write_object({key: bytes(raw) for key, raw in config.items()}))
+        extra["output_config"] = msgspec.Raw(write_object(bytes_of(config)))
     return effort, budget, output
 
 

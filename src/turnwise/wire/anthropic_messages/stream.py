@@ -13,7 +13,6 @@ from turnwise.vocab import (
     CitationAdded,
     Fault,
     Faulted,
-    FaultKind,
     Finished,
     Frame,
     Lost,
@@ -28,6 +27,8 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
+from turnwise.vocab.json_values import objects_in
+from turnwise.vocab.wording import in_ticks
 from turnwise.wire.anthropic_messages.endings import UsageTally, read_finish
 from turnwise.wire.anthropic_messages.events import (
     CONTENT_EVENTS,
@@ -42,7 +43,6 @@ from turnwise.wire.anthropic_messages.events import (
     explanation_of,
     loosen,
     lost,
-    objects,
     plain_text,
     read_any_event,
 )
@@ -58,7 +58,7 @@ from turnwise.wire.anthropic_messages.parts import (
 )
 from turnwise.wire.anthropic_messages.thinking import input_repairs
 from turnwise.wire.endings import says_nothing, unsaid_finish
-from turnwise.wire.faults import too_large
+from turnwise.wire.faults import past_limit, too_large
 from turnwise.wire.json_fields import (
     DAMAGES,
     LINE_END_LOST,
@@ -189,7 +189,7 @@ class MessagesStreamDecoder:
         frames: list[Frame] = []
         for event in error.events:
             self._read_event(event.data, event.name, frames)
-        return [*frames, *error.begun(), *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
+        return [*frames, *error.begun(), *self._give_up(past_limit(error))]
 
     def _give_up(self, fault: Fault) -> list[Frame]:
         self._dead = True
@@ -475,7 +475,7 @@ class MessagesStreamDecoder:
             return  # no event of this format: finish() says what it was instead
         reading = read_damaged(payload)
         self._glues = self._glues or (reading.has_field and not self._seen)
-        found = [fields for value in reading.values for fields in objects(value)]
+        found = [fields for value in reading.values for fields in objects_in(value)]
         where = name or "event"
         if len(found) > 1:
             frames.append(_mended("glued_json", where, f"{len(found)} objects in one event taken apart"))
@@ -516,7 +516,7 @@ class MessagesStreamDecoder:
         if damage and loose.type not in HARMLESS_EVENTS:
             frames.append(lost(damage, where, DAMAGES[damage]))
         if loose.skipped:
-            names = ", ".join([f"`{field}`" for field in loose.skipped])
+            names = in_ticks(loose.skipped)
             frames.append(lost("unreadable_event", where, f"no text can be read from {names}"))
 
     def _leave_out(self, text: bytes | str, name: str, frames: list[Frame], *, is_json: bool) -> None:

@@ -9,12 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.vocab import Fault, FaultKind, Message, Reasoning, Repair, ToolCall
+from turnwise.vocab.wording import each_counted
 from turnwise.wire.anthropic_messages.parts import own_fields
 from turnwise.wire.family import BETA_HEADER, HttpCall
 from turnwise.wire.generations import generation_of, plain_name
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
+    bytes_of,
     is_null,
     is_object,
     printable,
@@ -108,7 +110,7 @@ def _thinking_in(fields: Mapping[str, bytes]) -> dict[str, bytes] | None:
     """None where it cannot be read."""
     raw = msgspec.Raw(fields.get("thinking", b"null"))
     try:
-        return {} if is_null(raw) else {key: bytes(one) for key, one in read_fields(raw).items()}
+        return {} if is_null(raw) else bytes_of(read_fields(raw))
     except UNREADABLE:
         return None
 
@@ -132,7 +134,7 @@ def with_beta(
 
 def dropping(call: HttpCall, *, model: str) -> HttpCall | None:
     """An encoded call that asks for stale thinking to be left out; None for a model that does not bind, or beside a setting."""
-    fields = {key: bytes(raw) for key, raw in read_fields(call.body).items()}
+    fields = bytes_of(read_fields(call.body))
     if not binds_thinking(model) or not ask_to_drop(fields):
         return None
     return HttpCall(
@@ -237,8 +239,7 @@ def _first_of(entries: Sequence[Fields]) -> str:
 
 
 def _counted(entries: Sequence[Fields]) -> str:
-    reasons = [printable(string_of(one, "reason") or "no reason") for one in entries]
-    return ", ".join([f"{reasons.count(reason)} x {reason}" for reason in dict.fromkeys(reasons)])
+    return each_counted([printable(string_of(one, "reason") or "no reason") for one in entries])
 
 
 def may_think_by_budget(messages: Sequence[Message]) -> bool:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from turnwise.vocab import Frame, Lost, Mended, Repair
+from turnwise.vocab.parts import in_common
 from turnwise.wire.gemini.parts import read_fields
 from turnwise.wire.json_fields import (
     LINE_END_LOST,
@@ -287,9 +288,7 @@ class PartialArguments:
         last = self._path
         if not last:
             return self._open(path, begin=0, prefix="")
-        common = 0
-        while common < min(len(path), len(last)) and path[common] == last[common]:
-            common += 1
+        common = in_common(path, last)
         if common == min(len(path), len(last)):
             return None  # a value that would have to be a container too
         step, before = path[common], last[common]

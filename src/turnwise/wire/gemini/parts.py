@@ -7,7 +7,7 @@ Keys of `Opaque` data of this family: on Text, Reasoning, File and ToolCall the 
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
 from urllib.parse import urlsplit
 
@@ -32,6 +32,7 @@ from turnwise.wire.json_fields import (
     NULL,
     UNREADABLE,
     Fields,
+    bytes_of,
     compact,
     compact_text,
     fields_in,
@@ -55,9 +56,10 @@ from turnwise.wire.tool_names import WireNames
 
 NAME = "gemini"
 
-_strings = msgspec.json.Decoder(list[str])
-_int = msgspec.json.Decoder(int, strict=False)
-_float = msgspec.json.Decoder(float, strict=False)
+read_strings: Callable[[bytes | str | msgspec.Raw], list[str]] = msgspec.json.Decoder(list[str]).decode
+read_int: Callable[[bytes | str | msgspec.Raw], int] = msgspec.json.Decoder(int, strict=False).decode
+"""64-bit integers may come as strings (ProtoJSON)."""
+read_float: Callable[[bytes | str | msgspec.Raw], float] = msgspec.json.Decoder(float, strict=False).decode
 _FALSE = msgspec.Raw(b"false")
 _SNAKE = re.compile(r"_([a-z0-9])")
 
@@ -74,20 +76,7 @@ def read_fields(text: bytes | str | msgspec.Raw) -> Fields:
     return {camel(key): value for key, value in json_fields.read_fields(text).items() if value != NULL}
 
 
-def read_strings(text: bytes | str | msgspec.Raw) -> list[str]:
-    return _strings.decode(text)
-
-
-def read_int(text: bytes | str | msgspec.Raw) -> int:
-    """64-bit integers may come as strings (ProtoJSON)."""
-    return _int.decode(text)
-
-
-def read_float(text: bytes | str | msgspec.Raw) -> float:
-    return _float.decode(text)
-
-
-def is_json_object(text: str) -> bool:
+def is_object_text(text: str) -> bool:
     return text[:1] == "{" and text[-1:] == "}" and is_json(text)
 
 
@@ -98,7 +87,7 @@ def opaque_from(fields: Mapping[str, bytes | msgspec.Raw], *, known: frozenset[s
 
 def own_fields(opaque: Opaque | None) -> dict[str, bytes]:
     """The keys of opaque data of this family; none for another family's, or where it is no object."""
-    return {key: bytes(value) for key, value in fields_in(opaque, family=NAME).items()}
+    return bytes_of(fields_in(opaque, family=NAME))
 
 
 def is_false(raw: msgspec.Raw) -> bool:
@@ -249,7 +238,7 @@ def _encode_content(result: ToolResult) -> bytes:
         return write_object({ERROR_KEY: b'""'}) if result.is_error else b"{}"
     if result.is_error:
         return write_object({ERROR_KEY: quote(text)})
-    if text[:1] == "{" and is_json_object(text) and read_result(text.encode()) == (text, False):
+    if text[:1] == "{" and is_object_text(text) and read_result(text.encode()) == (text, False):
         # the API reads a `$ref` in the object as the place of one of the result's files, and refuses one that names none
         return _RESULT + quote(text) + b"}" if "$ref" in text else text.encode()
     return _OUTPUT + quote(text) + b"}"

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.vocab import Opaque, Request
+from turnwise.vocab.json_values import without
 from turnwise.wire.family import BadRequest, HttpCall
 from turnwise.wire.gemini.parts import NAME, camel, is_own_file
 from turnwise.wire.gemini.parts import read_fields as read_camel_fields
@@ -14,6 +15,7 @@ from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
     encode,
+    extra_of,
     is_null,
     is_object,
     object_at,
@@ -54,7 +56,7 @@ def _references(pairs: Pairs) -> Iterator[str]:
 
 def _allowed_alone(request: Request) -> Request:
     """A request of Gemini's that allows some of its tools by name offers these alone: the others could not be called."""
-    fields = {} if request.extra is None else read_fields(request.extra.json)
+    fields = extra_of(request)
     config = object_at(fields, "toolConfig")
     calling = object_at(config, "functionCallingConfig")
     raw = calling.pop("allowedFunctionNames", None)
@@ -114,7 +116,7 @@ def _counted(fields: Fields) -> Fields:
 def _count_call(sent: HttpCall, keeps_bytes: bool) -> HttpCall:
     """The form with the whole request in it: the bare one counts no tools and no instructions."""
     path = sent.path.removesuffix(":generateContent")
-    fields = {key: raw for key, raw in read_camel_fields(sent.body).items() if key != "model"}
+    fields = without(read_camel_fields(sent.body), ("model",))
     inner = write_object({"model": encode(path.removeprefix("/")), **fields})
     return HttpCall(path=f"{path}:countTokens", body=write_object({"generateContentRequest": inner}))
 

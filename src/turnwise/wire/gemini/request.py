@@ -23,7 +23,7 @@ from turnwise.wire.encoded_history import MESSAGES, CallFrame, EncodedHistory, a
 from turnwise.wire.family import HttpCall, call_of
 from turnwise.wire.files import left_out, takes_file
 from turnwise.wire.gemini.parts import NAME, SIGNATURE, encode_part, own_fields, read_fields, signed_call
-from turnwise.wire.json_fields import UNREADABLE, Fields, quote, write_array, write_object
+from turnwise.wire.json_fields import UNREADABLE, Fields, bytes_of, quote, write_array, write_object
 from turnwise.wire.offers import FREE_FORM_SCHEMA, fitted_tool, instructions, kept_by_tool, offered_tools
 from turnwise.wire.profiles import Profile
 from turnwise.wire.tool_names import WireNames, wire_names
@@ -329,7 +329,7 @@ def _encode_thinking(settings: Settings, *, model: str, profile: Profile) -> Tre
 def _read_extra(text: str) -> dict[str, bytes]:
     if not text:
         return {}
-    return {key: bytes(value) for key, value in read_fields(text).items()}
+    return bytes_of(read_fields(text))
 
 
 def _merge(tree: Tree, fields: dict[str, bytes]) -> None:
@@ -338,7 +338,7 @@ def _merge(tree: Tree, fields: dict[str, bytes]) -> None:
         below = tree.get(key)
         inner = _object(value) if isinstance(below, dict) else None
         if isinstance(below, dict) and inner is not None:
-            _merge(below, {key: bytes(raw) for key, raw in inner.items()})
+            _merge(below, bytes_of(inner))
         else:
             tree[key] = value
 

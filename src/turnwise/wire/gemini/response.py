@@ -35,7 +35,7 @@ from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.gemini.chunk_reader import ChunkReader
 from turnwise.wire.gemini.endings import BLOCK_REASONS, encode_usage, word_of
 from turnwise.wire.gemini.faults import encode_error
-from turnwise.wire.gemini.parts import NAME, encode_citations, encode_part, is_json_object, own_fields
+from turnwise.wire.gemini.parts import NAME, encode_citations, encode_part, is_object_text, own_fields
 from turnwise.wire.json_fields import one_line, quote, write_array, write_object
 from turnwise.wire.long_events import told_long_calls, too_much
 from turnwise.wire.profiles import Limits, Profile
@@ -217,7 +217,7 @@ class GeminiStreamEncoder:
 
 def is_sendable(call: ToolCall) -> bool:
     """Gemini hands out objects: anything else cannot be sent."""
-    return call.free_form or is_json_object(call.arguments.strip())
+    return call.free_form or is_object_text(call.arguments.strip())
 
 
 def finish_fields(

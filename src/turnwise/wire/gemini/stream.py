@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.vocab import Fault, Faulted, FaultKind, Frame, ReasoningDelta, TextDelta, ToolCallDelta
-from turnwise.wire.faults import no_response, too_large
+from turnwise.vocab import Fault, Faulted, Frame, ReasoningDelta, TextDelta, ToolCallDelta
+from turnwise.wire.faults import no_response, past_limit, too_large
 from turnwise.wire.gemini.chunk_reader import ChunkReader
 from turnwise.wire.gemini.chunks import PartialArg
 from turnwise.wire.json_fields import LONG_BYTES, NOTHING, UNREADABLE, check_utf8
@@ -410,8 +410,7 @@ class GeminiStreamDecoder:
             texts = self._framing.feed(chunk[: self._bytes_left] if is_past_limit else chunk)
             frames = self._read(texts)
         except LineTooLong as error:
-            frames = self._read([event.data for event in error.events])
-            return [*frames, *error.begun(), *self._die(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
+            return self._end_at(error)
         self._bytes_left -= len(chunk)
         if is_past_limit:
             return frames + self._die(too_large(self._limit_bytes))
@@ -426,8 +425,7 @@ class GeminiStreamDecoder:
         try:
             frames = self._read(self._framing.finish())
         except LineTooLong as error:
-            frames = self._read([event.data for event in error.events])
-            return [*frames, *error.begun(), *self._die(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
+            return self._end_at(error)
         if self._reader.chunks:
             return frames + self._reader.finish()
         return self._die(no_response(self._framing.head, expected="a stream of Gemini's"))
@@ -442,6 +440,10 @@ class GeminiStreamDecoder:
                 self._reader.read(texts[at], frames)
                 at += 1
         return frames
+
+    def _end_at(self, error: LineTooLong) -> list[Frame]:
+        frames = self._read([event.data for event in error.events])
+        return [*frames, *error.begun(), *self._die(past_limit(error))]
 
     def _die(self, fault: Fault) -> list[Frame]:
         self._dead = True

@@ -29,7 +29,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.endings import finish_frames, says_nothing, unsaid_finish
 from turnwise.wire.json_fields import NOTHING, UNREADABLE, is_error, string_of
-from turnwise.wire.openai_chat.chunks import CallPiece, Choice, Chunk, ContentPart, Delta, is_there
+from turnwise.wire.openai_chat.chunks import CallPiece, Choice, Chunk, Delta, is_there
 from turnwise.wire.openai_chat.endings import FINISH_REASONS, UsageReader, finish_of, says_limit
 from turnwise.wire.openai_chat.faults import decode_error_event
 from turnwise.wire.openai_chat.parts import NAME, image_of
@@ -151,12 +151,14 @@ class ReasoningReader:
         return "".join(texts)
 
 
-def split_content(parts: list[ContentPart]) -> tuple[str, str, str]:
-    """Typed content -> text, thinking, refusal."""
+def _content_of(delta: Delta) -> tuple[str | None, str, str | None]:
+    """Text, thinking and refusal, which may stand in typed content."""
+    if not isinstance(delta.content, list):
+        return delta.content, "", delta.refusal
     texts: list[str] = []
     thinking: list[str] = []
     refusals: list[str] = []
-    for part in parts:
+    for part in delta.content:
         if part.text and part.type != "thinking":
             texts.append(part.text)
         if part.thinking:
@@ -165,7 +167,7 @@ def split_content(parts: list[ContentPart]) -> tuple[str, str, str]:
             )
         if part.refusal:
             refusals.append(part.refusal)
-    return "".join(texts), "".join(thinking), "".join(refusals)
+    return "".join(texts), "".join(thinking), "".join(refusals) or delta.refusal
 
 
 TEXT, REASONING, REFUSAL = "text", "reasoning", "refusal"
@@ -333,12 +335,7 @@ class ChunkReader:
         frames += finish_frames(finished, own=FINISH_REASONS)
 
     def _read_delta(self, delta: Delta, frames: list[Frame]) -> None:
-        content = delta.content
-        if isinstance(content, list):
-            text, thinking, refusal = split_content(content)
-            refusal = refusal or delta.refusal
-        else:
-            text, thinking, refusal = content, "", delta.refusal
+        text, thinking, refusal = _content_of(delta)
         if thinking or delta.reasoning_content or delta.reasoning or delta.reasoning_text or delta.reasoning_details:
             self.add_reasoning(delta, frames, thinking=thinking)
         if text:
@@ -369,12 +366,7 @@ class ChunkReader:
 
     def _read_message(self, message: Delta, frames: list[Frame]) -> None:
         """A whole message: its parts replace what deltas made before; calls have their place in its list."""
-        content = message.content
-        if isinstance(content, list):
-            text, thinking, refusal = split_content(content)
-            refusal = refusal or message.refusal
-        else:
-            text, thinking, refusal = content, "", message.refusal
+        text, thinking, refusal = _content_of(message)
         reasoning = self._reasoning.read(message, thinking=thinking)
         if reasoning or message.reasoning_details:
             frames.append(PartDone(REASONING, Reasoning(reasoning)))

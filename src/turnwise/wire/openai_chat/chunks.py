@@ -9,8 +9,8 @@ import json
 
 import msgspec
 
+from turnwise.vocab.json_values import is_json_array, is_json_object, object_or_empty, objects_in
 from turnwise.wire.json_fields import NOTHING, is_null
-from turnwise.wire.openai_chat.parts import is_array, is_object
 
 
 class FunctionPiece(msgspec.Struct, gc=False):
@@ -118,7 +118,7 @@ class _Reader:
         self.skipped: list[str] = []
 
     def chunk(self, value: dict[str, object]) -> Chunk:
-        groq = _object(value.get("x_groq"))
+        groq = object_or_empty(value.get("x_groq"))
         choices = value.get("choices")
         return Chunk(
             id=_text(value.get("id")),
@@ -165,15 +165,15 @@ class _Reader:
 
     def _content(self, value: object) -> str | list[ContentPart] | None:
         """Some servers send one part where a text or a list of parts should stand."""
-        if is_object(value):
+        if is_json_object(value):
             part = self._part(value)
             if part.text is None and not part.thinking and part.refusal is None:
                 self._skip("content", value)
             return [part]
-        if not is_array(value):
+        if not is_json_array(value):
             return self._words("content", value)
         return [
-            self._part(part) if is_object(part) else ContentPart(type="text", text=self._words("content", part))
+            self._part(part) if is_json_object(part) else ContentPart(type="text", text=self._words("content", part))
             for part in value
         ]
 
@@ -182,7 +182,9 @@ class _Reader:
         return ContentPart(
             type=_text(value.get("type")) or "",
             text=self._words("text", value.get("text")),
-            thinking=[self._part(part) for part in objects(thinking)] if is_array(thinking) else _said(thinking),
+            thinking=[self._part(part) for part in objects_in(thinking)]
+            if is_json_array(thinking)
+            else _said(thinking),
             refusal=self._words("refusal", value.get("refusal")),
         )
 
@@ -235,34 +237,23 @@ class _Reader:
         return name
 
     def _object(self, field: str, value: object) -> dict[str, object] | None:
-        if is_object(value):
+        if is_json_object(value):
             return value
         self._skip(field, value)
         return None
 
     def _objects(self, field: str, value: object) -> list[dict[str, object]]:
         """The objects in a list. What else stands there was one; a value alone may be empty."""
-        if not is_array(value):
-            return [value] if self._object(field, value) is not None and is_object(value) else []
-        if not all(map(is_object, value)):
+        if not is_json_array(value):
+            return [value] if self._object(field, value) is not None and is_json_object(value) else []
+        if not all(map(is_json_object, value)):
             self.skipped.append(field)
-        return objects(value)
+        return objects_in(value)
 
     def _skip(self, field: str, value: object) -> None:
         """Note a field that cannot be read. What is empty or false says nothing, whatever its kind."""
         if value:
             self.skipped.append(field)
-
-
-def objects(value: object) -> list[dict[str, object]]:
-    """The objects of an array; an object alone stands for an array of it."""
-    if is_object(value):
-        return [value]
-    return [item for item in value if is_object(item)] if is_array(value) else []
-
-
-def _object(value: object) -> dict[str, object]:
-    return value if is_object(value) else {}
 
 
 def _text(value: object) -> str | None:
@@ -276,7 +267,7 @@ def _said(value: object) -> str | None:
     """A piece of text, also from inside of objects. A lone surrogate in it may be half of a character, so the assembler joins
     it with the next piece's."""
     for _ in range(MOST_WRAPS):
-        if not is_object(value):
+        if not is_json_object(value):
             break
         value = next((value[key] for key in TEXT_KEYS if key in value), None)
     return value if isinstance(value, str) else _text(value)
@@ -297,4 +288,4 @@ def _raw(value: object) -> msgspec.Raw:
 
 
 def _raws(value: object) -> list[msgspec.Raw] | None:
-    return [_raw(item) for item in value] if is_array(value) else None
+    return [_raw(item) for item in value] if is_json_array(value) else None

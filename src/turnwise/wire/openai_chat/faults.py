@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from typing import cast
 
 import msgspec
 
 from turnwise.vocab import Fault, FaultKind
+from turnwise.vocab.json_values import is_json_array, is_json_object
 from turnwise.wire import faults
 from turnwise.wire.faults import SPENT_QUOTA, fit_to_show, kind_by_message, retry_after_s, timed, with_counts
 from turnwise.wire.json_fields import UNREADABLE, printable
@@ -123,19 +123,18 @@ def _error_object(body: bytes) -> dict[str, object]:
         value: object = msgspec.json.decode(body)
     except UNREADABLE:
         return {}
-    if isinstance(value, list) and value:  # Gemini's compatible endpoint wraps its error in an array
-        value = cast("list[object]", value)[0]
+    if is_json_array(value) and value:  # Gemini's compatible endpoint wraps its error in an array
+        value = value[0]
     if isinstance(value, str):
         return {"message": value}
-    if not isinstance(value, dict):
+    if not is_json_object(value):
         return {}
-    outer = cast("dict[str, object]", value)
-    inner = outer.get("error")
-    if isinstance(inner, dict):
-        return cast("dict[str, object]", inner)
+    inner = value.get("error")
+    if is_json_object(inner):
+        return inner
     if isinstance(inner, str):
-        return {**outer, "message": outer.get("message") or inner}
-    return outer
+        return {**value, "message": value.get("message") or inner}
+    return value
 
 
 def _message(error: Mapping[str, object]) -> str:

@@ -7,7 +7,6 @@ fields of its message. Its key `message` holds further fields of the message tha
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeGuard, cast
 
 import msgspec
 
@@ -24,6 +23,7 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
+from turnwise.vocab.json_values import array_or_empty, is_json_object, object_or_empty
 from turnwise.wire.files import (
     UNKNOWN_TYPE,
     data_url,
@@ -46,14 +46,6 @@ NAME = "openai_chat"
 Fields = dict[str, object]
 
 
-def is_object(value: object) -> TypeGuard[dict[str, object]]:
-    return isinstance(value, dict)
-
-
-def is_array(value: object) -> TypeGuard[list[object]]:
-    return isinstance(value, list)
-
-
 def fields_of(opaque: Opaque | None) -> Fields:
     """Our own opaque data as fields whose values are kept as they came; another family's is left out."""
     if opaque is None or opaque.family != NAME:
@@ -65,8 +57,8 @@ def merged(fields: Fields, more: Fields) -> Fields:
     """`more` laid over `fields`, objects in objects."""
     for key, value in more.items():
         there = fields.get(key)
-        if isinstance(there, dict) and isinstance(value, dict):
-            fields[key] = merged(cast("Fields", there), cast("Fields", value))
+        if is_json_object(there) and is_json_object(value):
+            fields[key] = merged(there, value)
         else:
             fields[key] = value
     return fields
@@ -107,7 +99,7 @@ def decode_file(part: Mapping[str, object]) -> File | None:
     """The file of a content part, or None if the part is no file that we know. What else it holds becomes opaque."""
     kind = part.get("type")
     inner = part.get(kind) if isinstance(kind, str) else None
-    fields = dict(inner) if is_object(inner) else {}
+    fields = dict(object_or_empty(inner))
     file: File | None = None
     match kind:
         case "image_url" | "video_url":
@@ -448,7 +440,7 @@ def _replayed(reasoning: list[Reasoning], profile: Profile) -> Fields:
 
 def _details(opaque: Opaque | None) -> list[object]:
     details = fields_of(opaque).get("reasoning_details")
-    return cast("list[object]", details) if isinstance(details, list) else []
+    return array_or_empty(details)
 
 
 def encode_call(call: ToolCall, *, profile: Profile | None = None) -> Fields:
@@ -553,6 +545,6 @@ def _message_fields(parts: Iterable[Part]) -> Fields:
     found: Fields = {}
     for part in parts:
         fields = fields_of(part.opaque).get("message") if not isinstance(part, ProviderItem) else None
-        if isinstance(fields, dict):
-            found.update(cast("Fields", fields))
+        if is_json_object(fields):
+            found.update(fields)
     return found

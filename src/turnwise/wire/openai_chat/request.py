@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.vocab import Caching, Message, NamedTool, OutputSchema, Request, Settings, Text, ToolSpec
+from turnwise.vocab.json_values import without_nones
 from turnwise.wire.cache_marks import (
     Marking,
     cache_key_fields,
@@ -247,7 +248,7 @@ def _settings(settings: Settings, profile: Profile) -> Fields:
         profile.seed_field: settings.seed,
     }
     found.update(_reasoning(settings, profile))
-    return {key: value for key, value in found.items() if value is not None}
+    return without_nones(found)
 
 
 def _reasoning(settings: Settings, profile: Profile) -> Fields:

@@ -27,9 +27,10 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
+from turnwise.vocab.json_values import array_or_empty, is_json_array, is_json_object, without_nones
 from turnwise.wire.family import BadRequest
 from turnwise.wire.json_fields import UNREADABLE
-from turnwise.wire.openai_chat.parts import NAME, Fields, decode_file, is_array, is_object
+from turnwise.wire.openai_chat.parts import NAME, Fields, decode_file
 
 EFFORTS = frozenset(get_args(Effort))
 
@@ -47,7 +48,7 @@ def decode_request(body: bytes, path: str) -> Request:
 
 def _decode(fields: Fields) -> Request:
     messages = fields.pop("messages", None)
-    if not is_array(messages):
+    if not is_json_array(messages):
         raise BadRequest("`messages` must be an array")
     system, history = _MessageReader().read(messages)
     tools = _tools(fields)
@@ -75,7 +76,7 @@ def _read(body: bytes) -> Fields:
         value = msgspec.json.decode(body, type=dict[str, object])
     except UNREADABLE as error:
         raise BadRequest(f"the body is no JSON object: {error}") from None
-    return {key: field for key, field in value.items() if field is not None}
+    return without_nones(value)
 
 
 def _note_usage(fields: Fields) -> None:
@@ -83,7 +84,7 @@ def _note_usage(fields: Fields) -> None:
     options = fields.pop("stream_options", None)
     if options == {"include_usage": True}:
         return
-    fields["stream_options"] = options if is_object(options) and options.get("include_usage") is True else None
+    fields["stream_options"] = options if is_json_object(options) and options.get("include_usage") is True else None
 
 
 def _opaque(fields: Fields) -> Opaque | None:
@@ -110,25 +111,25 @@ def _tools(fields: Fields) -> tuple[ToolSpec, ...]:
     tools = fields.pop("tools", None)
     functions = fields.pop("functions", None)  # before `tools`
     if functions is not None and tools is None:
-        if not is_array(functions):
+        if not is_json_array(functions):
             raise BadRequest("`functions` must be an array")
         tools = [{"type": "function", "function": function} for function in functions]
     if tools is None:
         return ()
-    if not is_array(tools):
+    if not is_json_array(tools):
         raise BadRequest("`tools` must be an array")
     return tuple([_tool(tool, f"tools[{i}]") for i, tool in enumerate(tools)])
 
 
 def _tool(tool: object, where: str) -> ToolSpec:
-    if not is_object(tool):
+    if not is_json_object(tool):
         raise BadRequest(f"`{where}` must be an object")
     kind = tool.get("type", "function")
     inner = tool.get(str(kind))
     if kind not in ("function", "custom"):
         name = tool.get("name")
         return ToolSpec(name=name if isinstance(name, str) else str(kind), opaque=_opaque(tool))
-    if not is_object(inner):
+    if not is_json_object(inner):
         raise BadRequest(f"`{where}.{kind}` must be an object")
     inner = dict(inner)
     name = _string(inner.pop("name", None), f"{where}.{kind}.name")
@@ -156,7 +157,7 @@ def _tool_choice(fields: Fields) -> ToolChoice:
     choice = fields.pop("tool_choice", None)
     legacy = fields.pop("function_call", None)
     if choice is None and legacy is not None:
-        choice = {"type": "function", "function": legacy} if is_object(legacy) else legacy
+        choice = {"type": "function", "function": legacy} if is_json_object(legacy) else legacy
     match choice:
         case None | "auto":
             return "auto"
@@ -182,13 +183,17 @@ def _output(fields: Fields) -> OutputSchema | None:
     wanted = fields.get("response_format")
     if wanted is None:
         return None
-    if not is_object(wanted):
+    if not is_json_object(wanted):
         raise BadRequest("`response_format` must be an object")
     if wanted.get("type") == "text" and len(wanted) == 1:
         del fields["response_format"]  # what the API does by itself
         return None
     described = wanted.get("json_schema")
-    if wanted.get("type") != "json_schema" or not is_object(described) or not is_object(described.get("schema")):
+    if (
+        wanted.get("type") != "json_schema"
+        or not is_json_object(described)
+        or not is_json_object(described.get("schema"))
+    ):
         return None
     name = described.get("name")
     found = OutputSchema(
@@ -205,11 +210,11 @@ def _settings(fields: Fields) -> Settings:
     stop = fields.pop("stop", None)
     if isinstance(stop, str):
         stop = [stop]
-    stops = stop if is_array(stop) else []
+    stops = array_or_empty(stop)
     effort = fields.pop("reasoning_effort", None)
     budget: object = None
     reasoning = fields.get("reasoning")
-    if effort is None and is_object(reasoning) and len(reasoning) == 1:  # OpenRouter
+    if effort is None and is_json_object(reasoning) and len(reasoning) == 1:  # OpenRouter
         effort, budget = reasoning.get("effort"), reasoning.get("max_tokens")
         if _is_effort(effort) or isinstance(budget, int):
             del fields["reasoning"]
@@ -265,7 +270,7 @@ class _MessageReader:
         history: list[Message] = []
         for i, value in enumerate(messages):
             where = f"messages[{i}]"
-            if not is_object(value):
+            if not is_json_object(value):
                 raise BadRequest(f"`{where}` must be an object")
             message = self._message(value, where)
             texts = [part for part in message.parts if isinstance(part, Text)]
@@ -310,14 +315,14 @@ class _MessageReader:
     def _calls_of(self, value: Fields, where: str) -> list[ToolCall]:
         entries = value.get("tool_calls")
         calls: list[ToolCall] = []
-        if entries is not None and not is_array(entries):
+        if entries is not None and not is_json_array(entries):
             raise BadRequest(f"`{where}.tool_calls` must be an array")
         for i, entry in enumerate(entries or ()):
-            if not is_object(entry):
+            if not is_json_object(entry):
                 raise BadRequest(f"`{where}.tool_calls[{i}]` must be an object")
             calls.append(_call(entry, f"{where}.tool_calls[{i}]"))
         legacy = value.get("function_call")
-        if is_object(legacy):
+        if is_json_object(legacy):
             call_id = f"function_call_{len(self._calls)}"
             calls.append(_call({"id": call_id, "function": legacy}, where))
         for call in calls:
@@ -351,36 +356,36 @@ REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "reasoni
 def _reasoning(value: Fields, thinking: str) -> Reasoning | None:
     details = value.get("reasoning_details")
     text = thinking or next((t for key in REASONING_FIELDS[:3] if isinstance(t := value.get(key), str) and t), "")
-    opaque = _opaque({"reasoning_details": details}) if is_array(details) and details else None
-    if opaque is not None and not text and is_array(details):
-        pieces = [detail.get("text") or detail.get("summary") for detail in details if is_object(detail)]
+    opaque = _opaque({"reasoning_details": details}) if is_json_array(details) and details else None
+    if opaque is not None and not text and is_json_array(details):
+        pieces = [detail.get("text") or detail.get("summary") for detail in details if is_json_object(detail)]
         text = "".join([piece for piece in pieces if isinstance(piece, str)])
     return Reasoning(text, opaque) if text or opaque is not None else None
 
 
 def _thinking(content: object) -> tuple[str, object]:
     """Mistral's thinking parts, apart from the other content."""
-    if not is_array(content):
+    if not is_json_array(content):
         return "", content
     texts: list[str] = []
     others: list[object] = []
     for part in content:
-        if is_object(part) and part.get("type") == "thinking":
+        if is_json_object(part) and part.get("type") == "thinking":
             thinking = part.get("thinking")
-            pieces = thinking if is_array(thinking) else [{"text": thinking}]
-            texts += [t for piece in pieces if is_object(piece) and isinstance(t := piece.get("text"), str)]
+            pieces = thinking if is_json_array(thinking) else [{"text": thinking}]
+            texts += [t for piece in pieces if is_json_object(piece) and isinstance(t := piece.get("text"), str)]
         else:
             others.append(part)
     return "".join(texts), others
 
 
 def _call(entry: Fields, where: str) -> ToolCall:
-    is_custom = is_object(entry.get("custom"))
+    is_custom = is_json_object(entry.get("custom"))
     inner = entry.get("custom" if is_custom else "function")
-    if not is_object(inner):
+    if not is_json_object(inner):
         raise BadRequest(f"`{where}.function` must be an object")
     arguments = inner.get("input" if is_custom else "arguments")
-    if is_object(arguments):
+    if is_json_object(arguments):
         arguments = msgspec.json.encode(arguments).decode()
     if arguments is None or (arguments == "" and not is_custom):
         arguments = "" if is_custom else "{}"
@@ -402,7 +407,7 @@ def _parts(content: object, message_fields: Fields, where: str) -> tuple[Part, .
         content = ""
     if isinstance(content, str):
         return _with_message_fields((Text(content),), message_fields)
-    if not is_array(content):
+    if not is_json_array(content):
         raise BadRequest(f"`{where}.content` must be a string or an array")
     parts = tuple([_part(part, f"{where}.content[{i}]") for i, part in enumerate(content)])
     return _with_message_fields(parts, message_fields)
@@ -411,7 +416,7 @@ def _parts(content: object, message_fields: Fields, where: str) -> tuple[Part, .
 def _part(part: object, where: str) -> Part:
     if isinstance(part, str):
         return Text(part)
-    if not is_object(part):
+    if not is_json_object(part):
         raise BadRequest(f"`{where}` must be an object")
     text = part.get("text")
     if part.get("type") == "text" and isinstance(text, str):

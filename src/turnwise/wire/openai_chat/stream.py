@@ -18,6 +18,8 @@ from turnwise.vocab import (
     TextDelta,
     ToolCallDelta,
 )
+from turnwise.vocab.json_values import objects_in
+from turnwise.vocab.wording import in_ticks
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.json_fields import (
     LINE_END_LOST,
@@ -32,7 +34,7 @@ from turnwise.wire.json_fields import (
 )
 from turnwise.wire.long_events import read_any, told_long_calls, too_much
 from turnwise.wire.openai_chat.chunk_reader import ChunkReader
-from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, is_there, objects, read_loosely
+from turnwise.wire.openai_chat.chunks import Chunk, decode_chunk, is_there, read_loosely
 from turnwise.wire.openai_chat.faults import decode_error_event
 from turnwise.wire.profiles import MAX_PARTS, Limits, Profile
 from turnwise.wire.repeated_chunks import LEARN_FROM, MISS_COST, START, Alike
@@ -455,7 +457,7 @@ class ChatStreamDecoder:
     def _read_values(self, values: list[object], *, where: str, frames: list[Frame]) -> str:
         """Read the chunks among the values; returns the names of the fields whose content could not be read."""
         # An array of chunks is read like several; an empty one says nothing.
-        chunks = [read_loosely(fields) for value in values for fields in objects(value)]
+        chunks = [read_loosely(fields) for value in values for fields in objects_in(value)]
         if len(chunks) > 1:
             frames.append(Mended(Repair("chunks_glued", where, f"{len(chunks)} JSON values stood in one event")))
         skipped: dict[str, None] = {}
@@ -465,7 +467,7 @@ class ChatStreamDecoder:
             if chunk.choices is not None or is_error(chunk.error) or is_there(chunk.usage):
                 self._recognise()
                 self._reader.read(chunk, frames)
-        return ", ".join([f"`{field}`" for field in skipped])
+        return in_ticks(skipped)
 
     def _skip(self, text: bytes | str, *, where: str) -> Frame:
         loss = left_out(Repair("chunk_skipped", where, "it is no JSON"), text, reaches_ended=True)

@@ -6,8 +6,8 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from turnwise.vocab import Fault, Faulted, FaultKind, Frame, Lost, Mended, Repair, Started
-from turnwise.wire.faults import no_response
+from turnwise.vocab import Faulted, Frame, Lost, Mended, Repair, Started
+from turnwise.wire.faults import no_response, past_limit
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
@@ -134,5 +134,5 @@ def _take_body(response: Fields, frames: list[Frame], *, is_certain: bool) -> No
     try:
         whole.take_output(response, frames, is_certain=is_certain)
     except TooManyItems as error:
-        frames.append(Faulted(Fault(kind=FaultKind.TOO_LARGE, message=str(error))))
+        frames.append(Faulted(past_limit(error)))
     whole.take_end(response, "completed", frames)

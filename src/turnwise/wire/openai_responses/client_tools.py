@@ -22,6 +22,8 @@ from turnwise.vocab import (
     ToolResult,
     ToolSpec,
 )
+from turnwise.vocab.json_values import without
+from turnwise.vocab.wording import in_ticks
 from turnwise.wire.family import BadRequest
 from turnwise.wire.json_fields import (
     UNREADABLE,
@@ -31,7 +33,6 @@ from turnwise.wire.json_fields import (
     read_fields,
     read_items,
     string_of,
-    without,
 )
 from turnwise.wire.openai_responses.parts import NAME, own_fields
 from turnwise.wire.openai_responses.request_reading import decode_tool
@@ -68,7 +69,7 @@ def plain_tools(request: Request) -> PlainTools:
                     added = _plain(_tools_of(fields), found, singles)
                     tools += [tool for tool in added if tool.name not in {one.name for one in tools}]
                     if (id := string_of(fields, "call_id")) is not None and part.kind == "tool_search_output":
-                        text = OUTPUT_TEXT + (", ".join([f"`{tool.name}`" for tool in added]) or "none")
+                        text = OUTPUT_TEXT + (in_ticks([tool.name for tool in added]) or "none")
                         parts.append(ToolResult(call_id=id, name=_search_name(singles), content=(Text(text),)))
                     elif part.kind == "tool_search_output":
                         parts.append(part)

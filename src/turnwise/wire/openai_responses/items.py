@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from turnwise.vocab import ToolCall
-from turnwise.wire.json_fields import Fields, without, write_object
+from turnwise.vocab.json_values import without
+from turnwise.wire.json_fields import Fields, write_object
 from turnwise.wire.openai_responses.parts import kind_of, text_at
 
 CALLS = ("function_call", "custom_tool_call")

@@ -36,6 +36,8 @@ from turnwise.vocab import (
     Usage,
     UsageReported,
 )
+from turnwise.vocab.json_values import without
+from turnwise.vocab.wording import each_counted
 from turnwise.wire.endings import (
     AMOUNT,
     AT_ITS_PRICE,
@@ -56,7 +58,7 @@ from turnwise.wire.endings import (
     usage_table,
     with_terms,
 )
-from turnwise.wire.json_fields import Fields, is_error, is_object, object_at, printable, read_fields, without
+from turnwise.wire.json_fields import Fields, is_error, is_object, object_at, printable, read_fields
 from turnwise.wire.openai_responses.faults import fault_of
 from turnwise.wire.openai_responses.items import DELTAS, NONE, Delta, Item, Items
 from turnwise.wire.openai_responses.parts import citation_of, count_at, kind_of, list_at, opaque_from, parts_of, text_at
@@ -202,8 +204,7 @@ def input_repairs(response: Fields) -> list[Repair]:
     removed = [one for one in entries if text_at(one, "action") == "removed"]
     if not removed:
         return []
-    reasons = [printable(text_at(one, "reason") or "no reason") for one in removed]
-    counted = ", ".join([f"{reasons.count(reason)} x {reason}" for reason in dict.fromkeys(reasons)])
+    counted = each_counted([printable(text_at(one, "reason") or "no reason") for one in removed])
     where = printable(text_at(removed[0], "id") or "input")
     return [Repair("thinking_dropped", where, f"the provider left reasoning out of the prompt: {counted}")]
 

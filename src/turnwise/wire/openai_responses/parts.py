@@ -26,6 +26,7 @@ from turnwise.vocab import (
     ToolCall,
     ToolResult,
 )
+from turnwise.vocab.json_values import without
 from turnwise.wire.files import UNKNOWN_TYPE, data_url, decode_base64, read_data_url
 from turnwise.wire.json_fields import (
     NULL,
@@ -42,7 +43,6 @@ from turnwise.wire.json_fields import (
     read_items,
     read_string,
     text_of_raw,
-    without,
     write_object,
 )
 from turnwise.wire.profiles import MAX_PARTS

@@ -12,6 +12,7 @@ from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
     encode,
+    extra_of,
     is_null,
     is_object,
     read_fields,
@@ -78,7 +79,7 @@ def _asking_for_reasoning(fields: Fields, request: Request) -> Request:
     if wanted in included:
         return request
     fields["include"] = msgspec.Raw(encode([*included, wanted]))
-    extra = {} if request.extra is None else read_fields(request.extra.json)
+    extra = extra_of(request)
     return replace(request, extra=Opaque(NAME, write_object({**extra, "include": fields["include"]}).decode()))
 
 

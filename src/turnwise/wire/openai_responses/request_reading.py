@@ -20,6 +20,7 @@ from turnwise.vocab import (
     ToolChoice,
     ToolSpec,
 )
+from turnwise.vocab.json_values import without
 from turnwise.wire.family import BadRequest
 from turnwise.wire.json_fields import (
     UNREADABLE,
@@ -29,7 +30,6 @@ from turnwise.wire.json_fields import (
     object_at,
     read_fields,
     text_of_raw,
-    without,
 )
 from turnwise.wire.openai_responses.parts import (
     NAME,

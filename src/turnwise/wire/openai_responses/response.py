@@ -38,8 +38,9 @@ from turnwise.vocab import (
     Usage,
     UsageReported,
 )
+from turnwise.vocab.json_values import without
 from turnwise.wire.faults import too_large
-from turnwise.wire.json_fields import Fields, encode, read_fields, without
+from turnwise.wire.json_fields import Fields, encode, read_fields
 from turnwise.wire.openai_responses.body import read_body
 from turnwise.wire.openai_responses.faults import response_error, stream_error
 from turnwise.wire.openai_responses.open_response import FINISH_REASONS, usage_object
@@ -138,7 +139,7 @@ def _status(is_cut: bool) -> str:
 
 def _with_own(defaults: dict[str, object], item: dict[str, object], *, id: str) -> dict[str, object]:
     own = {"id": f"{ID_PREFIXES[str(item['type'])]}_{id}", **defaults}
-    return {**item, **{key: value for key, value in own.items() if key not in item}}
+    return {**item, **without(own, item)}
 
 
 def response_object(
@@ -473,15 +474,15 @@ class ResponsesStreamEncoder:
         sent = "".join(block.pieces)
         match part:
             case Text(text=text, citations=citations):
-                self._write_text(block, Text, text.removeprefix(sent) if text.startswith(sent) else "")
+                self._write_text(block, Text, _rest_of(text, sent))
                 for citation in citations[len(block.citations) :]:
                     self._write_citation(block, citation)
             case Refusal(text=text):
-                self._write_text(block, Refusal, text.removeprefix(sent) if text.startswith(sent) else "")
+                self._write_text(block, Refusal, _rest_of(text, sent))
             case Reasoning(text=text):
-                self._write_reasoning(block, text.removeprefix(sent) if text.startswith(sent) else "")
+                self._write_reasoning(block, _rest_of(text, sent))
             case ToolCall():
-                rest = part.arguments.removeprefix(sent) if part.arguments.startswith(sent) else ""
+                rest = _rest_of(part.arguments, sent)
                 self._write_call(
                     block, ToolCallDelta(id=part.id, name=part.name, arguments=rest, free_form=part.free_form)
                 )
@@ -572,6 +573,11 @@ class ResponsesStreamEncoder:
                 self._emit("response.function_call_arguments.done", {**at, "name": name, "arguments": arguments})
             case _:
                 pass
+
+
+def _rest_of(text: str, sent: str) -> str:
+    """What was not sent yet; empty where something else was."""
+    return text.removeprefix(sent) if text.startswith(sent) else ""
 
 
 def _header(block: _Block) -> bytes:

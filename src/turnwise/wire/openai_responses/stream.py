@@ -17,7 +17,6 @@ import msgspec
 from turnwise.vocab import (
     Fault,
     Faulted,
-    FaultKind,
     Frame,
     Mended,
     ReasoningDelta,
@@ -26,7 +25,7 @@ from turnwise.vocab import (
     TextDelta,
     ToolCallDelta,
 )
-from turnwise.wire.faults import no_response, too_large
+from turnwise.wire.faults import no_response, past_limit, too_large
 from turnwise.wire.json_fields import (
     LONG_BYTES,
     PINGS,
@@ -376,7 +375,7 @@ class ResponsesStreamDecoder:
         except LineTooLong as error:
             return self._end_at(error)
         except TooManyItems as error:
-            return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
+            return [*frames, *self._give_up(past_limit(error))]
         return frames
 
     def expects_more(self) -> bool:
@@ -392,7 +391,7 @@ class ResponsesStreamDecoder:
         except LineTooLong as error:
             return self._end_at(error)
         except TooManyItems as error:
-            return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
+            return [*frames, *self._give_up(past_limit(error))]
         if not self._has_said:
             return [*frames, *self._read_no_stream()]
         if not self._silent:
@@ -414,7 +413,7 @@ class ResponsesStreamDecoder:
             frames += error.begun()
         except TooManyItems:
             pass  # told by the first of both
-        return [*frames, *self._give_up(Fault(kind=FaultKind.TOO_LARGE, message=str(error)))]
+        return [*frames, *self._give_up(past_limit(error))]
 
     def _give_up(self, fault: Fault) -> list[Frame]:
         self._silent = True
