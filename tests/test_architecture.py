@@ -48,7 +48,7 @@ NODES = {
     "settings": 6_800,
     "telemetry": 3_800,
     "terminal": 42_000,
-    "testing": 6_400,
+    "testing": 6_500,
     "tools": 49_900,
     "turn": 28_600,
     "vocab": 6_000,

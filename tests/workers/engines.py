@@ -79,9 +79,13 @@ class TemporalWorkers(KitWorkers):
         super().__init__(folder, dsn=dsn)
         self.options = ("--engine", "temporal", "--address", address, "--task-queue", task_queue, "--grace", "2")
         self.address, self.task_queue = address, task_queue
+        self._turns: TemporalTurns | None = None
 
     async def turns(self) -> TemporalTurns:
-        return TemporalTurns(await Client.connect(self.address), journal=self.journal, task_queue=self.task_queue)
+        if self._turns is None:
+            client = await Client.connect(self.address)
+            self._turns = TemporalTurns(client, journal=self.journal, task_queue=self.task_queue)
+        return self._turns
 
     async def submit(self, session: str, key: str, prompt: str) -> None:
         await (await self.turns()).submit(session, EngineTurn("kit", key, heartbeat_s=5), prompt)

@@ -26,6 +26,7 @@ WAIT_S = 300.0  # only a hang waits as long
 LOOK_S = 0.05
 BLOCKED_S = 8.0  # longer than the heartbeat or the lease of the engine under test
 MOST_REQUESTS = 100_000
+PROMPTS = ("note:", "work:", "slow:", "guarded:", "block:")
 UNKNOWN = "outcome is unknown"
 
 
@@ -36,11 +37,15 @@ class WorkerProcess(Protocol):
     def wait(self) -> int: ...
 
 
-class Engine(Protocol):
-    """What the suite needs of an engine. `journal` is the one in which its workers keep the turns."""
+class World(Protocol):
+    """Where it is seen what turns did. `journal` is the one in which the workers keep the turns."""
 
     journal: Journal
     folder: Path
+
+
+class Engine(World, Protocol):
+    """What the suite needs of an engine."""
 
     def start_worker(self) -> WorkerProcess:
         """A process whose agent `kit` is `agent`. On return it takes turns."""
@@ -70,6 +75,13 @@ def agent(folder: Path | None = None, *, journal: Journal | None = None) -> Agen
         return leave(name)
 
     @tool(effect="write")
+    async def work(name: str) -> str:
+        """Have an effect, which takes a moment."""
+        said = leave(name)
+        await asyncio.sleep(LOOK_S)
+        return said
+
+    @tool(effect="write")
     async def guarded(name: str) -> str:
         """Have an effect that a person allows."""
         return leave(name)
@@ -89,10 +101,10 @@ def agent(folder: Path | None = None, *, journal: Journal | None = None) -> Agen
         time.sleep(BLOCKED_S)  # noqa: ASYNC251 (meant)
         return said
 
-    rules = [PermissionRule(verdict="allow", tool=name) for name in ("note", "slow", "block")]
+    rules = [PermissionRule(verdict="allow", tool=name) for name in ("note", "work", "slow", "block")]
     return Agent(
         ScriptedModel([_next_call] * MOST_REQUESTS),
-        tools=[note, guarded, slow, block],
+        tools=[note, work, guarded, slow, block],
         journal=journal,
         policy=Policy(rules=(*rules, PermissionRule(verdict="ask", tool="guarded")), attended=True),
     )
@@ -110,7 +122,7 @@ def _next_call(request: Request) -> Said:
 
 def _prompt_in(message: Message) -> str:
     texts = [part.text for part in message.parts if isinstance(part, Text) and message.role == "user"]
-    return next((text for text in texts if text.startswith(("note:", "slow:", "guarded:", "block:"))), "")
+    return next((text for text in texts if text.startswith(PROMPTS)), "")
 
 
 # The checks.
@@ -149,6 +161,19 @@ async def check_cancel(engine: Engine) -> None:
     assert await ended(engine, "cancel", turns=2) == ["cancelled", "answered"]
     assert effects(engine, "cancel") == ["cancel-a", "cancel-c"]
     _end(worker)
+
+
+async def check_cancel_of_a_frozen_worker(engine: Engine) -> None:
+    """A turn that is cancelled while its worker is frozen ends as cancelled at another worker."""
+    first = engine.start_worker()
+    await engine.submit("late", "key", "slow:late-a slow:late-b")
+    await until(lambda: bool(effects(engine, "late")))
+    first.send_signal(signal.SIGSTOP)
+    second = engine.start_worker()
+    await engine.cancel("late", "key")
+    assert await ended(engine, "late") == ["cancelled"]
+    assert effects(engine, "late") in (["late-a"], ["late-a", "late-b"])
+    _end(first, second)
 
 
 async def check_ask_needs_no_worker(engine: Engine) -> None:
@@ -221,20 +246,20 @@ async def ended(engine: Engine, session: str, *, turns: int = 1) -> list[str]:
     return stops(engine, session)
 
 
-def stops(engine: Engine, session: str) -> list[str]:
+def stops(engine: World, session: str) -> list[str]:
     """How the turns of the session ended that have ended, in order."""
     found = engine.journal.known_session(session)
     return [turn.stop_reason.value for turn in (found.turns if found else ()) if turn.stop_reason is not None]
 
 
-def effects(engine: Engine, session: str) -> list[str]:
+def effects(engine: World, session: str) -> list[str]:
     """The effects of the session's turns, in order."""
     path = engine.folder / "effects"
     lines = path.read_text().split() if path.exists() else []
     return [line for line in lines if line.startswith(f"{session}-")]
 
 
-def told_unknown(engine: Engine, session: str) -> int:
+def told_unknown(engine: World, session: str) -> int:
     """How often the model was told that a call may have run."""
     entries = [entry for turn in engine.journal.find_session(session).turns for entry in engine.journal.events(turn.id)]
     return sum(repr(entry).count(UNKNOWN) for entry in entries)

@@ -32,6 +32,7 @@ from turnwise.errors import (
 )
 from turnwise.journal.journal import Journal
 from turnwise.journal.owners import our_name
+from turnwise.journal.turn_keys import KeyedTurn
 from turnwise.running.approvals import Asking
 from turnwise.turn.config import Approval
 from turnwise.vocab import StopReason
@@ -146,10 +147,12 @@ class _Legs:
         """In the turn's loop."""
         order, turn = leg.order, leg.order.turn
         number = order.number
-        if (agent := self._agents.get(turn.agent)) is None:
-            raise _try_again(f"this worker has no agent `{turn.agent}`")
         try:
-            number, owner = await self._journal.beside(partial(self._place, leg))
+            number, found = await self._journal.beside(partial(self._place, leg))
+            if order.cancels and (found is None or found.state == "accepted"):
+                return LegEnd(number, StopReason.CANCELLED.value)
+            if (agent := self._agents.get(turn.agent)) is None:
+                raise _try_again(f"this worker has no agent `{turn.agent}`")
             key = _key(turn.key, number)
             options: TypedRunOptions = {"session": order.session, "key": key, "journal": self._journal}
             if inside(agent).lacks_approver():
@@ -160,7 +163,7 @@ class _Legs:
             try:
                 result = await leg.begin(agent.start(**options))
             except SessionBusy:
-                leg.waited_for = owner
+                leg.waited_for = "" if found is None else found.owner
                 raise
             if result.stop_reason is StopReason.JOURNAL_FAILED:
                 raise _try_again("the journal failed")
@@ -181,9 +184,9 @@ class _Legs:
         self._say("ended", order, text=end.problem or end.state)
         return end
 
-    def _place(self, leg: _Leg) -> tuple[int, str]:
-        """The leg at which the turn stands, which may be a later one if the engine has forgotten, and the process that has it. A
-        process that the engine has given up has it no more."""
+    def _place(self, leg: _Leg) -> tuple[int, KeyedTurn | None]:
+        """The leg at which the turn stands, which is a later one if the engine has forgotten some, and what the journal has of
+        it. A process that the engine has given up has the turn no more, and no process has one that is cancelled."""
         order, turn, journal = leg.order, leg.order.turn, self._journal
         if turn.prompt:
             journal.accept(order.session, turn.key, turn.prompt)
@@ -191,12 +194,10 @@ class _Legs:
         while journal.find_key(order.session, _key(turn.key, number + 1)) is not None:
             number += 1
         found = journal.find_key(order.session, _key(turn.key, number))
-        if found is None or found.state != "running":
-            return number, ""
-        if found.owner in leg.gone:
+        if found is not None and found.state == "running" and (order.cancels or found.owner in leg.gone):
             with contextlib.suppress(SessionBusy):  # it lives, and works: its result is ours, too
                 journal.take_over(order.session)
-        return number, found.owner
+        return number, found
 
     def _say(self, happening: Happening, order: LegOrder, *, text: str = "") -> None:
         self._tell(WorkerEvent(happening=happening, session=order.session, agent=order.turn.agent, text=text))

@@ -35,6 +35,9 @@ LEG = "turnwise_leg"
 HEARTBEAT_S = 30.0  # at 3 to 5 s, the engine gave up a third of the turns of busy workers
 LONGEST_S = 24 * 3600.0  # of one leg: an activity needs a limit
 AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
+TASK = timedelta(
+    seconds=5
+)  # of the workflow, which takes milliseconds: after it, another worker than a frozen one gets it
 LONGEST_KEY = 110  # a leg after an answer has a longer one
 
 
@@ -98,8 +101,7 @@ class SessionWorkflow:
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(self._queue)
             await self._work(self._queue.pop(0))
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():  # by the engine: the session's other turns do not begin
+            if _is_cancelled_by_engine():  # the session's other turns do not begin
                 raise asyncio.CancelledError
         return self._status
 
@@ -164,12 +166,17 @@ class SessionWorkflow:
         try:
             return await self._leg
         except ActivityError as error:
-            if not isinstance(error.cause, CancelledError):
-                return LegEnd(order.number, "failed", str(error.cause or error))
             if order.cancels:
                 return LegEnd(order.number, StopReason.CANCELLED.value)
-        # It was cancelled while no worker had it: the journal has to hear of it, too.
+            if not (isinstance(error.cause, CancelledError) or self._cancels or _is_cancelled_by_engine()):
+                return LegEnd(order.number, "failed", str(error.cause or error))
+        # Its worker did not say how it ended: the journal has to hear of it, too.
         return await self._run_leg(LegOrder(order.session, order.turn, order.number, order.answers, cancels=True))
+
+
+def _is_cancelled_by_engine() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def connect_engine(*, address: str | None = None, namespace: str | None = None) -> Client:
@@ -215,6 +222,7 @@ class TemporalTurns:
             list[EngineTurn](),
             id=session,
             task_queue=self._task_queue,
+            task_timeout=TASK,
             start_signal="submit",
             start_signal_args=[turn],
             priority=Priority(priority_key=priority_key, fairness_key=fairness_key),
