@@ -12,11 +12,13 @@ from temporalio.client import Client, Schedule, ScheduleActionStartWorkflow, Sch
 
 from postgres_server import PostgresServer
 from temporal_server import started
+from terminal.forking import start
 from turnwise import Agent, Approval, Journal
 from turnwise.errors import CallerError
 from turnwise.testing import engine_conformance as kit
 from turnwise.workers.temporal import session_worker, turnwise_activities
 from turnwise.workers.temporal_sessions import EngineTurn, SessionWorkflow, TemporalTurns
+from waits import HANG_S
 
 pytestmark = [pytest.mark.engines, pytest.mark.promise("keep:engines")]
 
@@ -138,6 +140,39 @@ async def test_a_schedule_and_the_engines_priority_are_the_engines_own(place: Pl
     assert (found.priority_key, found.fairness_key) == (2, "tenant-a")
     (fired,) = [row for row in place.journal.sessions() if row.id.startswith("report-")]
     assert [turn.key for turn in place.journal.find_session(fired.id).turns] == ["report"]
+
+
+async def test_a_turn_is_submitted_at_the_command_line(place: Place, temporal_address: str, postgres_dsn: str) -> None:
+    """Proves: `turnwise submit --engine temporal` keeps the prompt and names the turn: the same key twice is one turn. A server
+    that is not there is exit code 1."""
+    words = ["submit", "--engine", "temporal", "--database", postgres_dsn, "--agent", "kit", "--json"]
+    words += [
+        "--session",
+        "line",
+        "--key",
+        "k1",
+        "--label",
+        "user=42",
+        "--heartbeat",
+        "5",
+        "--fairness-key",
+        "tenant-b",
+    ]
+
+    def submit(address: str) -> tuple[int, str]:
+        process = start(
+            [*words, "--address", address, "--task-queue", place.task_queue, "note:line-a"], cwd=place.folder
+        )
+        out, err = process.communicate(timeout=HANG_S)
+        return process.returncode, out or err
+
+    async with place.worker():
+        for _ in range(2):
+            assert await asyncio.to_thread(submit, temporal_address) == (0, '{"session":"line","key":"k1"}\n')
+            assert await place.ended("line") == "answered"
+    assert place.effects("line") == ["a"] and place.journal.find_session("line").row.labels == {"user": "42"}
+    code, said = await asyncio.to_thread(submit, "127.0.0.1:9")
+    assert code == 1 and "Temporal cannot be reached" in said
 
 
 async def test_the_database_of_the_journal_may_restart(

@@ -204,6 +204,7 @@ def submit_command(
             priority=priority, needs=needs, model=model, instructions=instructions, effect=effects, **limits
         )
         with as_one_line(), as_database_failure():
+            _check_texts(click.get_current_context())
             dsn, read = checked_dsn(database), _labels(labels)
             found, key = submit_to_engine(engine, dsn=dsn, agent=agent, session=session, prompt=prompt, labels=read)
         sys.stdout.write(f"{msgspec.json.encode({'session': found, 'key': key}).decode() if as_json else found}\n")

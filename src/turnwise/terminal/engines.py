@@ -94,7 +94,9 @@ def engine_options(*names: str) -> Callable[[Command], Command]:
 def refuse_for_engine(**given: object) -> None:
     """Raise for options that only the own engine has."""
     if said := [name for name, value in given.items() if value]:
-        raise Failure(f"`--{said[0]}` is not for `--engine temporal`: the agents of its workers decide")
+        raise Failure(
+            f"`--{said[0].replace('_', '-')}` is not for `--engine temporal`: the agents of its workers decide"
+        )
 
 
 async def work_on_engine(

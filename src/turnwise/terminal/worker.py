@@ -189,7 +189,7 @@ def worker_command(
 
         async def work() -> None:
             if engine.engine == "temporal":
-                refuse_for_engine(**{"offers": offers, "allow-model": models, "allow-instructions": allow_instructions})
+                refuse_for_engine(offers=offers, allow_model=models, allow_instructions=allow_instructions)
                 await work_on_engine(engine, dsn=dsn, agents=found, concurrency=concurrency, grace_s=grace_s, tell=tell)
                 return
             worker = Worker(
