@@ -155,16 +155,22 @@ class EngineFire:
         acts = ["kill"] * sizes.kills + ["freeze"] * sizes.freezes
         self._chance.shuffle(acts)
         acts += ["stop"] * sizes.stops
+        frozen: list[asyncio.Task[None]] = []
         for number, act in enumerate(acts, start=1):
             due = number * len(self._prompts) * 3 // (len(acts) + 1)
             await self._until(lambda due=due: self._effects() >= due)
             if act == "stop":
-                machine = self._machines[number % sizes.workers]
-                machine.send(signal.SIGTERM)
+                self._machines[number % sizes.workers].send(signal.SIGTERM)
             else:
                 machine = await self._busy_machine()
-                await (self._freeze(machine) if act == "freeze" else self._kill(machine))
+                if machine is None:
+                    break
+                if act == "freeze":  # the others burn on meanwhile
+                    frozen.append(asyncio.create_task(self._freeze(machine)))
+                else:
+                    await self._kill(machine)
             self.counts[act] += 1
+        await asyncio.gather(*frozen)
 
     async def _kill(self, machine: Machine) -> None:
         machine.send(signal.SIGKILL)
@@ -172,20 +178,24 @@ class EngineFire:
 
     async def _freeze(self, machine: Machine) -> None:
         """Until others have all of its turns."""
+        machine.is_frozen = True
         machine.send(signal.SIGSTOP)
         await self._until(lambda: self._running(machine) == 0)
         machine.send(signal.SIGCONT)
+        machine.is_frozen = False
 
-    async def _busy_machine(self) -> Machine:
+    async def _busy_machine(self) -> Machine | None:
+        """One that runs a turn. None: all turns have ended."""
         found: list[Machine] = []
 
         def look() -> bool:
-            alive = [one for one in self._machines.values() if one.process.returncode is None]
+            machines = self._machines.values()
+            alive = [one for one in machines if one.process.returncode is None and not one.is_frozen]
             found[:] = [one for one in alive if self._running(one)]
-            return bool(found)
+            return bool(found) or self._number(DONE) >= len(self._prompts)
 
         await self._until(look)
-        return self._chance.choice(found)
+        return self._chance.choice(found) if found else None
 
     def _running(self, machine: Machine) -> int:
         """How many turns the journal sees at it. Without namespaces, its name is the number of its process."""

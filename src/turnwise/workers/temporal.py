@@ -31,7 +31,6 @@ from turnwise.errors import (
     UnreadableTurn,
 )
 from turnwise.journal.journal import Journal
-from turnwise.journal.owners import our_name
 from turnwise.journal.turn_keys import KeyedTurn
 from turnwise.running.approvals import Asking
 from turnwise.turn.config import Approval
@@ -89,10 +88,9 @@ class _TurnLoop:
 class _Leg:
     """A leg that runs. `end` may come before its run has begun. Used in the turn's loop only."""
 
-    def __init__(self, order: LegOrder, *, gone: Sequence[str]) -> None:
-        self.order, self.gone = order, gone
+    def __init__(self, order: LegOrder, *, is_again: bool) -> None:
+        self.order, self.is_again = order, is_again
         self.how: Literal["", "cancel", "hand_over"] = "cancel" if order.cancels else ""
-        self.waited_for = ""  # the process that had the turn all the time
         self._run: Run[Any] | None = None
 
     def begin(self, run: Run[Any]) -> Run[Any]:
@@ -119,21 +117,17 @@ class _Legs:
 
     @activity.defn(name=LEG)
     async def leg(self, order: LegOrder) -> LegEnd:
-        """Only this runs on the worker's loop. Its heartbeats carry the processes that tried before, and this one: the next
-        attempt may take the turn from these, and from no other."""
+        """Only this runs on the worker's loop."""
         info = activity.info()
-        gone = [str(name) for name in (info.heartbeat_details[0] if info.heartbeat_details else ())]
-        told = [*gone, our_name()]
-        activity.heartbeat(told)
         beat_s = (info.heartbeat_timeout or timedelta(seconds=HEARTBEAT_S)).total_seconds() / BEATS
-        leg, loop = _Leg(order, gone=gone), self.loops[next(self._numbers) % len(self.loops)].loop
+        leg, loop = _Leg(order, is_again=info.attempt > 1), self.loops[next(self._numbers) % len(self.loops)].loop
         done = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run(leg), loop))
         give_up_s = float("inf")
         clock = asyncio.get_running_loop().time
         while not done.done() and clock() < give_up_s:
             try:
                 await asyncio.wait([done], timeout=min(beat_s, give_up_s - clock()))
-                activity.heartbeat([*told, leg.waited_for] if leg.waited_for else told)
+                activity.heartbeat()
             except asyncio.CancelledError:
                 why = activity.cancellation_details()
                 is_cancelled = why is not None and why.cancel_requested
@@ -159,12 +153,10 @@ class _Legs:
                 options["safety"] = {"approver": _later}  # a person's answer is waited for without a process
             if order.answers and number == order.number:
                 options["approvals"] = msgspec.json.decode(order.answers, type=tuple[Approval, ...])
-            self._say("claimed" if not leg.gone else "resumed", order)
-            try:
-                result = await leg.begin(agent.start(**options))
-            except SessionBusy:
-                leg.waited_for = "" if found is None else found.owner
-                raise
+            if leg.is_again:
+                options["wait"] = turn.heartbeat_s  # for a process of this machine that works: it may freeze meanwhile
+            self._say("resumed" if leg.is_again else "claimed", order)
+            result = await leg.begin(agent.start(**options))
             if result.stop_reason is StopReason.JOURNAL_FAILED:
                 raise _try_again("the journal failed")
             end = LegEnd(number, result.stop_reason.value)
@@ -186,7 +178,8 @@ class _Legs:
 
     def _place(self, leg: _Leg) -> tuple[int, KeyedTurn | None]:
         """The leg at which the turn stands, which is a later one if the engine has forgotten some, and what the journal has of
-        it. A process that the engine has given up has the turn no more, and no process has one that is cancelled."""
+        it. The engine gives a leg out again only if it has given up the process before, so the turn is taken from whoever has
+        it. So is a turn that is cancelled."""
         order, turn, journal = leg.order, leg.order.turn, self._journal
         if turn.prompt:
             journal.accept(order.session, turn.key, turn.prompt)
@@ -194,7 +187,7 @@ class _Legs:
         while journal.find_key(order.session, _key(turn.key, number + 1)) is not None:
             number += 1
         found = journal.find_key(order.session, _key(turn.key, number))
-        if found is not None and found.state == "running" and (order.cancels or found.owner in leg.gone):
+        if found is not None and found.state == "running" and (order.cancels or leg.is_again):
             with contextlib.suppress(SessionBusy):  # it lives, and works: its result is ours, too
                 journal.take_over(order.session)
         return number, found
