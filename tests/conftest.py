@@ -14,6 +14,7 @@ from hypothesis import settings
 from postgres_server import own_postgres as own_postgres
 from postgres_server import postgres_dsn as postgres_dsn
 from postgres_server import postgres_server_dsn as postgres_server_dsn
+from temporal_server import temporal_address as temporal_address
 from thoroughness import USUAL_EXAMPLES, a_tenth, examples, profile, told
 
 # The same examples every time, and no clock: a slow machine is not a failure.

@@ -152,7 +152,7 @@ class PostgresServer:
                 stderr=output,
                 cwd="/",
                 env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 (one call into the C library)
+                preexec_fn=end_with_parent,  # noqa: PLW1509 (one call into the C library)
                 **_as_server_user(),
             )
         give_up = time.monotonic() + HANG_S
@@ -204,7 +204,7 @@ def _copied(programs: Path, target: Path) -> Path:
     return target / package.name / programs.parent.name / programs.name
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Runs in the child. Where the tests are killed, the kernel asks the server to end at once; where the thread that has started
     it ends, too, so start it in the main one."""
     with contextlib.suppress(OSError, AttributeError):

@@ -292,6 +292,10 @@ PROMISES: dict[str, Promise] = {
     "keep:replay": Promise(
         "A journalled turn replays offline to the same commands with zero requests.", "beyond the field"
     ),
+    "keep:engines": Promise(
+        "An engine that people run has the turns' ids only: whatever happens to its workers, its server or its database, each turn has one end, each effect happens once or is told as unknown, and nothing is cancelled that nobody cancelled.",
+        "field",
+    ),
     "keep:machines": Promise(
         "Several workers on several machines share one Postgres; a dead worker's turns are taken over.", "field"
     ),

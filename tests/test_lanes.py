@@ -168,24 +168,26 @@ def test_the_lanes_of_the_project_stay_below_an_hour() -> None:
     assert "\nbash scripts/check\n" in (ROOT / "README.md").read_text()
 
 
-def test_every_test_is_in_one_of_four_lanes() -> None:
-    """What the first command leaves out, the lanes of wide, live and agents' tests run: they share all of `tests/` by markers.
-    The live tests are those of a folder, which marks them (`tests/live/conftest.py`); none of them is wide or an agent's, and no
-    agent's is wide."""
+def test_every_test_is_in_one_of_five_lanes() -> None:
+    """What the first command leaves out, the lanes of wide, live, engines' and agents' tests run: they share all of `tests/` by
+    markers. The live tests are those of a folder, which marks them (`tests/live/conftest.py`); none of them is wide or an
+    agent's, and no agent's is wide."""
     command = (ROOT / "scripts" / "check").read_text()
-    chosen = re.findall(r"-m pytest .*--dist worksteal (.+) \"\$@\"$", command, re.MULTILINE)
-    assert chosen == ["tests/live", "-m agents", "-m wide", '-m "$chosen" "${paths[@]}"']
+    chosen = re.findall(r"-m pytest (?:.*--dist worksteal )?(-m .+|tests/.+) \"\$@\"$", command, re.MULTILINE)
+    assert chosen == ["tests/live", "-m engines", "-m agents", "-m wide", '-m "$chosen" "${paths[@]}"']
     assert re.findall(r"\bchosen=(\".*?\")", command) == [
-        '"not wide and not live and not agents"',
-        '"not live and not agents"',
+        '"not wide and not live and not agents and not engines"',
+        '"not live and not agents and not engines"',
     ]
-    assert command.count("-m pytest") == 4
+    assert command.count("-m pytest") == 5
     assert not [
         path for path in (ROOT / "tests" / "live").glob("*.py") if re.search(r"mark\.(wide|agents)", path.read_text())
     ]
     assert not [path for path in (ROOT / "tests" / "real_agents").rglob("*.py") if "mark.wide" in path.read_text()]
     assert "\nbash scripts/check --agents 2>&1 | tee" in (ROOT / ".ci" / "agents").read_text()
     assert ("agents", "bash .ci/agents") in [(lane.name, lane.command) for lane in it.read_lanes(LANES)]
+    assert "\nbash scripts/check --engines 2>&1 | tee" in (ROOT / ".ci" / "engines").read_text()
+    assert ("engines", "bash .ci/engines") in [(lane.name, lane.command) for lane in it.read_lanes(LANES)]
     assert "\nbash scripts/check --live 2>&1 | tee" in (ROOT / ".ci" / "live").read_text()
     assert ("live", "bash .ci/live") in [(lane.name, lane.command) for lane in it.read_lanes(LANES)]
     assert "\nbash scripts/check --wide 2>&1 | tee" in (ROOT / ".ci" / "wide").read_text()

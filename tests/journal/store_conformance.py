@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from families import of_family
+from left_journals import unseen_owner
 from turnwise.errors import CallerError, JournalFailed
 from turnwise.journal.budgets import BudgetRow, BudgetRun
 from turnwise.journal.direct_ledger import (
@@ -325,6 +326,17 @@ def check_a_left_turn_is_taken_over(target: Target) -> None:
         _refused(lambda: journal.resume_turn("t9"), "there is no turn `t9`")
 
 
+def check_the_callers_word_takes_a_turn_over(target: Target) -> None:
+    """A turn of a process that cannot be seen from here goes to the caller who says that it is gone."""
+    with opened(target) as journal:
+        begin(journal, started=started("t1", "a"))
+        with journal._store.transaction() as connection:
+            connection.execute("update turn set owner = ?", (unseen_owner(),))
+        _refused(lambda: journal.resume_turn("t1"), "--take-over")
+        assert journal.take_over("s1").turns[-1].status == "lost"
+        journal.resume_turn("t1").close(result())
+
+
 def _count_tries_without_progress(journal: Journal) -> None:
     """That a request was lost and is sent again, or that a program has begun, is no progress of the turn; another failure is."""
     pen = begin(journal, session="s8", turn="t8", started=started("t8", "a"))
@@ -621,6 +633,7 @@ ALONE: Sequence[Callable[[Target], None]] = (
     check_many_turns_stay_apart,
     check_another_epoch_writes_nothing,
     check_a_left_turn_is_taken_over,
+    check_the_callers_word_takes_a_turn_over,
     check_one_turn_at_a_time,
     check_ledger,
     check_budgets,

@@ -7,9 +7,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 
@@ -207,6 +207,16 @@ text = "Done: {name}"
 TEXTS = {"plain": PLAIN, "waits": WAITS, "parent": PARENT, "named": NAMED, "short": SHORT}
 
 OTHERS = ("broken", "budgeted", "labelled")
+OWN_AGENTS = tuple([f"{name}=farm_agents:{name}" for name in (*TEXTS, *OTHERS)])
+
+
+class Place(Protocol):
+    """Where a worker is started."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def environment(self) -> dict[str, str]: ...
 
 
 def scripts() -> list[Script]:
@@ -225,9 +235,8 @@ def until(is_so: Callable[[], bool]) -> None:
 class WorkerProcess:
     """`turnwise worker` in a folder that has the agents; a `real` one is started by the system. `end` it."""
 
-    def __init__(self, farm: "Farm", *options: str, real: bool = False) -> None:
-        agents = [part for name in (*TEXTS, *OTHERS) for part in ("--agent", f"{name}=farm_agents:{name}")]
-        words = ("worker", *agents, "--json", *options)
+    def __init__(self, farm: "Place", *options: str, real: bool = False, agents: Sequence[str] = OWN_AGENTS) -> None:
+        words = ("worker", *[part for one in agents for part in ("--agent", one)], "--json", *options)
         self.process = start(words, cwd=farm.folder, env=farm.environment, stdout=subprocess.DEVNULL, real=real)
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._said: list[str] = []

@@ -94,6 +94,10 @@ def test_words_that_are_no_text_are_wrong_use(farm: Farm, queue: TurnQueue) -> N
         (["status", "nosuch"], "nosuch"),
         (["answer", NO_TEXT, "--approve", "all"], "SESSION"),
         (["status", "--nosuch"], "--nosuch"),
+        (["submit", "--agent", "a", "--key", "k", "Go."], "`--key` needs `--engine temporal`"),
+        (["submit", "--agent", "a", "--engine", "temporal", "--needs", "b", "Go."], "`--needs` is not for"),
+        (["submit", "--agent", "a", "--engine", "temporal", "--max-cost", "1", "Go."], "`--max-cost` is not for"),
+        (["submit", "--agent", "a", "--engine", "temporal", "--key", NO_TEXT, "Go."], "--key"),
     ):
         code, line = last_line(farm, *words, "--json")
         assert (code, line["exit_code"]) == (2, 2) and said in line["error"], words

@@ -854,6 +854,11 @@ class AgentInside(Generic[Deps, Output]):
         """The same agent. A run that continues no session begins the session with this id."""
         return self._opening(session)
 
+    def lacks_approver(self) -> bool:
+        """Whether a policy asks a person, and the agent brings nobody who answers."""
+        asks = any(policy is not None and policy.attended for policy in self._setup.policies())
+        return asks and self._setup.safety.approver is None
+
     def policies(self) -> list[Policy | None]:
         """The permission rules of this agent and of all its sub-agents. Without any, MCP servers have rules that ask."""
         return self._setup.policies()

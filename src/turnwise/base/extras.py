@@ -15,6 +15,7 @@ EXTRAS = {
     "scripts": ("scripted steps", ("pydantic_monty",)),
     "gateway": ("the gateway", ("uvicorn", "httptools")),
     "postgres": ("PostgreSQL", ("psycopg",)),
+    "temporal": ("turns on Temporal", ("temporalio",)),
     "editors": ("editors", ("acp",)),
     "mcp": ("MCP servers", ("mcp",)),
     "otel": ("OpenTelemetry", ("opentelemetry",)),

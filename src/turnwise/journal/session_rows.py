@@ -138,7 +138,7 @@ from session left join turn as last on last.id = coalesce((
 where {} order by updated desc, session.id desc"""
 RUNNING_BELOW = """
 with recursive tree (id) as (
-    select cast(:session as text)
+    select id from session where id = :session
     union
     select session.id from tree join turn on turn.session = tree.id join session on session.parent_turn = turn.id
 )

@@ -18,8 +18,9 @@ from turnwise.coding_agent.asked_calls import ALL, check_shown, decide, marked
 from turnwise.coding_agent.text import visible_line
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 from turnwise.journal.journal import DATABASES, Journal, journal_path
-from turnwise.settings.options import RunSettings
+from turnwise.settings.options import RunSettings, rows_of_limits
 from turnwise.terminal.command_options import json_option, options_of_limits
+from turnwise.terminal.engines import OF_SUBMIT, EngineOptions, engine_options, refuse_for_engine, submit_to_engine
 from turnwise.terminal.failures import FAILED, Failure, as_one_line, complain
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
@@ -129,6 +130,7 @@ Examples:
   turnwise submit --agent coder --needs folder:/srv/x --priority 5 "fix the tests"
   turnwise submit --agent helper --label user=42 "what did I order?"
   turnwise submit --agent coder --effect read --max-cost 0.20 "what is slow here?"
+  turnwise submit --engine temporal --agent helper --session customer-42 --key message-1 "what did I order?"
 
 These options can only narrow what the agent may do. If no worker accepts the turn, it waits, and `turnwise status` says why.
 
@@ -177,6 +179,7 @@ Exit codes: 0 submitted; 1 the database failed; 2 wrong use, or no such session.
     help="A label that a new session keeps; the agent's `DepsFactory` gets it. May be repeated.",
 )
 @options_of_limits
+@engine_options(*OF_SUBMIT)
 @json_option("Print one JSON object.")
 def submit_command(
     prompt: str,
@@ -190,11 +193,23 @@ def submit_command(
     effects: tuple[Effect, ...],
     labels: tuple[str, ...],
     settings: RunSettings,
+    engine: EngineOptions,
     as_json: bool,
 ) -> None:
     """Submit PROMPT as a turn that a worker runs, and print its session."""
     if not prompt.strip():
         raise Failure("the prompt is empty")
+    if engine.engine == "temporal":
+        limits = {row.name: getattr(settings, row.name) for row in rows_of_limits()}
+        refuse_for_engine(
+            priority=priority, needs=needs, model=model, instructions=instructions, effect=effects, **limits
+        )
+        with as_one_line(), as_database_failure():
+            _check_texts(click.get_current_context())
+            dsn, read = checked_dsn(database), _labels(labels)
+            found, key = submit_to_engine(engine, dsn=dsn, agent=agent, session=session, prompt=prompt, labels=read)
+        sys.stdout.write(f"{msgspec.json.encode({'session': found, 'key': key}).decode() if as_json else found}\n")
+        return
     with as_one_line(), open_queue(database) as queue:
         from turnwise.workers.turn_status import TurnWishes
 

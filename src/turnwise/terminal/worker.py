@@ -22,6 +22,7 @@ from turnwise.coding_agent.text import visible_line
 from turnwise.errors import CallerError
 from turnwise.terminal.command_options import FiniteRange, json_option
 from turnwise.terminal.databases import checked_dsn, database_option
+from turnwise.terminal.engines import OF_WORKERS, EngineOptions, engine_options, refuse_for_engine, work_on_engine
 from turnwise.terminal.failures import as_one_line
 
 # The agents on a worker's command line: `name=package.module:agent`.
@@ -115,6 +116,7 @@ Examples:
   turnwise worker --agent helper=my_agents:helper --agent coder=my_agents:make_coder --concurrency 20
   turnwise worker --agent coder=my_agents:coder --offers folder:/srv/x --json
   turnwise worker --agent helper=my_agents:helper --metrics 9464
+  turnwise worker --engine temporal --agent helper=my_agents:helper
 
 AGENT is an `Agent` or a function that makes one; modules are found in this folder, too. Nothing else is imported: a turn only
 names one of these agents.
@@ -171,6 +173,7 @@ SIGTERM and Ctrl-C hand over the turns that run. Exit codes:
     metavar="[HOST:]PORT",
     help="Serve gauges of the whole queue for Prometheus at `/metrics`. [HOST default: 127.0.0.1]",
 )
+@engine_options(*OF_WORKERS)
 @json_option("Log in JSON lines.")
 def worker_command(
     database: str | None,
@@ -182,12 +185,13 @@ def worker_command(
     lease_s: float,
     grace_s: float,
     metrics: tuple[str, int] | None,
+    engine: EngineOptions,
     as_json: bool,
 ) -> None:
     """Run the turns that wait in a database, with the agents named here."""
     with as_one_line():
         dsn = checked_dsn(database)
-        require_extras("postgres")
+        require_extras("postgres", *(["temporal"] if engine.engine == "temporal" else []))
         from turnwise.workers.worker import Worker, WorkerAllows, WorkerEvent
 
         def line_of(event: WorkerEvent) -> str:
@@ -199,7 +203,16 @@ def worker_command(
 
         found = load_agents(agents)
 
+        def tell(event: WorkerEvent) -> None:
+            lines.put(line_of(event))
+
         async def work() -> None:
+            if engine.engine == "temporal":
+                refuse_for_engine(
+                    offers=offers, allow_model=models, allow_instructions=allow_instructions, metrics=metrics
+                )
+                await work_on_engine(engine, dsn=dsn, agents=found, concurrency=concurrency, grace_s=grace_s, tell=tell)
+                return
             worker = Worker(
                 dsn,
                 agents=found,
@@ -208,7 +221,7 @@ def worker_command(
                 allows=WorkerAllows(models=models, instructions=allow_instructions),
                 lease_s=lease_s,
                 grace_s=grace_s,
-                tell=lambda event: lines.put(line_of(event)),
+                tell=tell,
             )
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):

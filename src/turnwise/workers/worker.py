@@ -7,7 +7,7 @@ import secrets
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -125,6 +125,19 @@ class _Work(msgspec.Struct, frozen=True):
     lease: TurnLease
 
 
+def check_agents(agents: Mapping[str, Agent[Any, Any]]) -> None:
+    """Raise CallerError, before any turn is taken, if there is none, or if the runs of one would fail."""
+    if not agents:
+        raise CallerError("a worker needs at least one agent")
+    for name, agent in agents.items():
+        inside(agent).check_key()
+        if inside(agent).deps_wanted().lacks_factory:
+            raise CallerError(
+                f"the agent `{name}` needs `deps`, and nobody gives them to a worker's runs: give it a function that makes "
+                "them, `deps_type=DepsFactory(...)`"
+            )
+
+
 class Worker:
     """Runs turns of the database at `dsn` with those of its `agents` that the turns name. `run` it, once.
 
@@ -149,15 +162,7 @@ class Worker:
     ) -> None:
         if not dsn.startswith(DATABASES):
             raise CallerError("a worker needs PostgreSQL: give `postgresql://USER@HOST/DATABASE`")
-        if not agents:
-            raise CallerError("a worker needs at least one agent")
-        for name, agent in agents.items():
-            inside(agent).check_key()  # before it takes a turn
-            if inside(agent).deps_wanted().lacks_factory:
-                raise CallerError(
-                    f"the agent `{name}` needs `deps`, and nobody gives them to a worker's runs: give it a function that makes "
-                    "them, `deps_type=DepsFactory(...)`"
-                )
+        check_agents(agents)
         if lease_s < SHORTEST_LEASE_S or concurrency < 1 or grace_s < 0:
             raise CallerError(
                 f"`lease_s` must be at least {SHORTEST_LEASE_S:g}, `concurrency` at least 1, and `grace_s` not negative"

@@ -1,0 +1,243 @@
+"""Sessions on Temporal: their workflow, and what programs say to it. The engine holds ids; the journal holds the turns.
+
+A session is a workflow, and a leg of a turn is an activity (`temporal.py`). A leg is all that a turn does without waiting for a
+person. It begins, continues or reads the turn by its key, so a leg that runs twice is one turn.
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from turnwise.base.extras import require_extras
+from turnwise.errors import CallerError
+from turnwise.journal.journal import Journal
+from turnwise.journal.session_rows import NO_LABELS, Labels
+from turnwise.journal.turn_keys import check_new_id
+from turnwise.turn.config import Approval
+from turnwise.vocab import StopReason
+
+require_extras("temporal")
+
+from temporalio import workflow  # noqa: E402
+from temporalio.client import Client  # noqa: E402
+from temporalio.common import Priority, RetryPolicy  # noqa: E402
+from temporalio.envconfig import ClientConfig  # noqa: E402
+from temporalio.exceptions import ActivityError, CancelledError  # noqa: E402
+
+TASK_QUEUE = "turnwise"
+LEG = "turnwise_leg"
+HEARTBEAT_S = 30.0  # at 3 to 5 s, the engine gave up a third of the turns of busy workers
+LONGEST_S = 24 * 3600.0  # of one leg: an activity needs a limit
+AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
+TASK = timedelta(
+    seconds=5
+)  # of the workflow, which takes milliseconds: after it, another worker than a frozen one gets it
+LONGEST_KEY = 110  # a leg after an answer has a longer one
+
+
+@dataclass(frozen=True)
+class EngineTurn:
+    """A turn of a session: its key, and the agent that runs it. With a `prompt`, the first leg keeps it in the journal; a
+    schedule needs that. Without heartbeats for `heartbeat_s` seconds, the engine gives the turn to another worker."""
+
+    agent: str
+    key: str
+    prompt: str = ""
+    heartbeat_s: float = HEARTBEAT_S
+    longest_s: float = LONGEST_S
+
+
+@dataclass(frozen=True)
+class LegOrder:
+    """What an activity does: leg `number` of the turn, with the `answers` to the asks of the leg before it (JSON)."""
+
+    session: str
+    turn: EngineTurn
+    number: int = 0
+    answers: str = ""
+    cancels: bool = False
+
+
+@dataclass(frozen=True)
+class LegEnd:
+    """How leg `number` ended: a stop reason, `refused` or `failed`."""
+
+    number: int
+    state: str
+    problem: str = ""
+
+
+@dataclass
+class EngineStatus:
+    """What a session does now: the key and the state of its turn (`running`, or as it ended), and the keys that wait."""
+
+    key: str = ""
+    state: str = ""
+    problem: str = ""
+    queued: tuple[str, ...] = ()
+
+
+@workflow.defn(name="turnwise_session", sandboxed=False)  # a sandbox would import turnwise again for each session
+class SessionWorkflow:
+    """The turns of one session, in order. Its id is the session's. It ends when no turn is left."""
+
+    def __init__(self) -> None:
+        self._queue: list[EngineTurn] = []
+        self._status = EngineStatus()
+        self._answers: list[str] = []
+        self._leg: workflow.ActivityHandle[LegEnd] | None = None
+        self._cancels = False
+
+    @workflow.run
+    async def run(self, turns: list[EngineTurn]) -> EngineStatus:
+        self._queue[:0] = turns
+        while self._queue:
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(self._queue)
+            await self._work(self._queue.pop(0))
+            if _is_cancelled_by_engine():  # the session's other turns do not begin
+                raise asyncio.CancelledError
+        return self._status
+
+    @workflow.signal
+    def submit(self, turn: EngineTurn) -> None:
+        """Put the turn behind the others, unless it is among them."""
+        if turn.key not in self._open_keys():
+            self._queue.append(turn)
+
+    @workflow.signal
+    def answer(self, key: str, approvals: str) -> None:
+        """Answer what the turn asks, or will ask."""
+        if key == self._status.key:
+            self._answers.append(approvals)
+
+    @workflow.signal
+    def cancel(self, key: str) -> None:
+        """End this turn; without a key, all turns of the session."""
+        self._queue = [turn for turn in self._queue if key and turn.key != key]
+        if key in ("", self._status.key):
+            self._cancels = True
+            if self._leg is not None:
+                self._leg.cancel()
+
+    @workflow.query
+    def status(self) -> EngineStatus:
+        queued = tuple([turn.key for turn in self._queue])
+        return EngineStatus(self._status.key, self._status.state, self._status.problem, queued)
+
+    def _open_keys(self) -> list[str]:
+        current = [] if self._leg is None else [self._status.key]
+        return current + [turn.key for turn in self._queue]
+
+    async def _work(self, turn: EngineTurn) -> None:
+        self._status, self._answers, self._cancels = EngineStatus(turn.key, "running"), [], False
+        end = await self._run_leg(LegOrder(workflow.info().workflow_id, turn))
+        while end.state == StopReason.WAITING.value:
+            self._status = EngineStatus(turn.key, end.state, end.problem)
+            await workflow.wait_condition(lambda: bool(self._answers) or self._cancels)
+            if self._cancels:
+                end = LegEnd(end.number, StopReason.CANCELLED.value)
+                break
+            self._status = EngineStatus(turn.key, "running")
+            answers, number = self._answers.pop(0), end.number + 1
+            end = await self._run_leg(LegOrder(workflow.info().workflow_id, turn, number, answers))
+            if end.state == "refused":  # wrong answers change nothing
+                end = LegEnd(number - 1, StopReason.WAITING.value, end.problem)
+        self._leg = None
+        self._status = EngineStatus(turn.key, end.state, end.problem)
+
+    async def _run_leg(self, order: LegOrder) -> LegEnd:
+        self._leg = workflow.start_activity(
+            LEG,
+            order,
+            result_type=LegEnd,
+            heartbeat_timeout=timedelta(seconds=order.turn.heartbeat_s),
+            start_to_close_timeout=timedelta(seconds=order.turn.longest_s),
+            retry_policy=AGAIN,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=order.turn.key,
+        )
+        try:
+            return await self._leg
+        except ActivityError as error:
+            if order.cancels:
+                return LegEnd(order.number, StopReason.CANCELLED.value)
+            if not (isinstance(error.cause, CancelledError) or self._cancels or _is_cancelled_by_engine()):
+                return LegEnd(order.number, "failed", str(error.cause or error))
+        # Its worker did not say how it ended: the journal has to hear of it, too.
+        return await self._run_leg(LegOrder(order.session, order.turn, order.number, order.answers, cancels=True))
+
+
+def _is_cancelled_by_engine() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def connect_engine(*, address: str | None = None, namespace: str | None = None) -> Client:
+    """By Temporal's own variables and file (`TEMPORAL_ADDRESS`, `TEMPORAL_API_KEY`, TLS), and what is given over them. Raises
+    ConnectionError."""
+    found: dict[str, Any] = {"target_host": "localhost:7233", **ClientConfig.load_client_connect_config()}
+    found |= {"target_host": address} if address else {}
+    found |= {"namespace": namespace} if namespace else {}
+    os.environ.pop("TEMPORAL_API_KEY", None)  # programs that tools start do not inherit it
+    try:
+        return await Client.connect(**found)
+    except RuntimeError as error:
+        raise ConnectionError(f"Temporal cannot be reached: {error}") from None
+
+
+class TemporalTurns:
+    """What a program says to the sessions of a task queue. `journal` is that of the workers."""
+
+    def __init__(self, client: Client, *, journal: Journal, task_queue: str = TASK_QUEUE) -> None:
+        self._client, self._journal, self._task_queue = client, journal, task_queue
+
+    async def submit(
+        self,
+        session: str,
+        turn: EngineTurn,
+        prompt: str,
+        *,
+        labels: Labels = NO_LABELS,
+        priority_key: int | None = None,
+        fairness_key: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Keep the turn in the journal, and have it run after the session's other turns.
+
+        `priority_key` and `fairness_key` are those of Temporal, and `options` those of its `start_workflow`. A session that has a
+        turn already keeps its own. Raises KeyReused.
+        """
+        if len(check_new_id(turn.key, what="the key")) > LONGEST_KEY:
+            raise CallerError(f"the key has more than {LONGEST_KEY} characters")
+        await self._journal.beside(partial(self._journal.accept, session, turn.key, prompt, labels=labels))
+        await self._client.start_workflow(
+            SessionWorkflow.run,
+            list[EngineTurn](),
+            id=session,
+            task_queue=self._task_queue,
+            task_timeout=TASK,
+            start_signal="submit",
+            start_signal_args=[turn],
+            priority=Priority(priority_key=priority_key, fairness_key=fairness_key),
+            **options,
+        )
+
+    async def answer(self, session: str, key: str, approvals: Sequence[Approval]) -> None:
+        """Answer what the turn asks (`agent.open_asks(session)`). It goes on as soon as a worker has it."""
+        said = msgspec.json.encode(approvals).decode()
+        await self._client.get_workflow_handle(session).signal(SessionWorkflow.answer, args=[key, said])
+
+    async def cancel(self, session: str, key: str = "") -> None:
+        """End this turn; without a key, all turns of the session."""
+        await self._client.get_workflow_handle(session).signal(SessionWorkflow.cancel, key)
+
+    async def status(self, session: str) -> EngineStatus:
+        """What the session does. A worker must live to say so."""
+        return await self._client.get_workflow_handle(session).query(SessionWorkflow.status)
