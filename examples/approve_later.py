@@ -1,9 +1,7 @@
 """Leave a call for later, ask a person, and go on with the answer: minutes or days later, in another process too."""
 
-from collections.abc import Sequence
-
 from models import says
-from turnwise import Agent, Approval, Asking, Policy, StopReason, tool
+from turnwise import Agent, Approval, Policy, StopReason, tool
 from turnwise.testing import call
 
 
@@ -13,15 +11,10 @@ def publish(page: str) -> str:
     return f"{page} is published"
 
 
-def later(asking: Asking) -> Sequence[Approval]:
-    return [Approval(call_id=ask.call.id, verdict="later") for ask in asking.asks]
-
-
 agent = Agent(
     says([call("publish", page="news"), call("publish", page="draft")], "The news are out, the draft is not."),
     tools=[publish],
-    policy=Policy(attended=True),
-    safety={"approver": later},
+    policy=Policy(unattended="later"),
 )
 first = agent.run_sync("Publish both.")
 assert first.stop_reason is StopReason.WAITING

@@ -28,9 +28,10 @@ def answer(chat: str, prompt: str) -> str:
         rows = session.scalars(select(ChatRow.messages).where(ChatRow.chat == chat).order_by(ChatRow.id))
         history = messages_from_json(rows)
     result = agent.run_sync(prompt, history=history)
+    text = result.text  # raises if the provider failed: then no row is added
     with Session(engine) as session, session.begin():
         session.add(ChatRow(chat=chat, messages=result.new_history_json()))
-    return f"{chat}: {result.text} ({len(history)} messages before)"
+    return f"{chat}: {text} ({len(history)} messages before)"
 
 
 print(answer("first", "My name is Ada."))

@@ -18,11 +18,7 @@ LINES = """## The programs
 The table counts lines of code, without blank lines, comments and docstrings; each import counts as one line. All
 programs name their model as they would with OpenAI. pydantic-ai and openai-agents read the lab's URL from the environment.
 turnwise does not read a URL from there, so the script writes it into turnwise's programs before it runs them. With a URL of your
-own you write `Model("openai_responses:NAME", base_url=...)` in place of the name.
-
-turnwise's program for a call that a person approves later is the only one that is longer than both others. In turnwise a
-function answers each question: usually a person decides at once, and the run goes on. Here the function leaves every question for
-later."""
+own you write `Model("openai_responses:NAME", base_url=...)` in place of the name."""
 TYPES = """## What a type checker knows
 The table shows which type pyright (strict) sees for the result of the run, and how many errors it finds, if any."""
 TYPOS = """## A typo in an option

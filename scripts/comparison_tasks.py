@@ -104,7 +104,7 @@ TASKS = (
         name="approval",
         title="A call that a person approves later",
         typos=_by_library(
-            ('"approver":', '"aprover":'),
+            ("unattended=", "unatended="),
             ("requires_approval=", "require_approval="),
             ("needs_approval=", "need_approval="),
         ),

@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import random
 import signal
@@ -34,6 +35,7 @@ HANG_S = 300.0  # without any answer
 AT_ONCE = 8  # asks of one process
 MOST_REQUESTS = 10_000  # of one process
 UNKNOWN = "outcome is unknown"
+FAILING = ("7/a", "8/c")  # effects after which the tool raises, at the root and in the sub-agent
 
 
 # A process that is asked for keys.
@@ -50,6 +52,8 @@ def agent_over(journal: Any, effects: Path, chance: random.Random) -> Any:
         with effects.open("a") as file:
             file.write(f"{name}\n")
         await asyncio.sleep(chance.uniform(*WORK_S))
+        if name.endswith(FAILING):
+            raise LookupError(name)
         return f"did {name}"
 
     def key_in(request: Any) -> str:
@@ -83,6 +87,7 @@ async def serve(journal_at: str, effects: Path, seed: int) -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     tasks: dict[int, asyncio.Task[None]] = {}
 
+    logging.getLogger("turnwise.tools").addHandler(logging.NullHandler())
     with Journal(journal_at) as journal:
         agent = agent_over(journal, effects, random.Random(seed))
 
@@ -92,7 +97,7 @@ async def serve(journal_at: str, effects: Path, seed: int) -> None:
                 result = await agent.run(f"Do all of {ask['key']}", session=ask["session"], key=ask["key"])
                 history = json.dumps([repr(message) for message in result.history])
                 told |= {"text": result.text, "stop": result.stop_reason.value, "requests": len(result.ledger)}
-                told |= {"unknown": history.count(UNKNOWN), "history": hash_of(history)}
+                told |= {"unknown": history.count(UNKNOWN), "history": hash_of(history), "notes": len(result.notes)}
             except asyncio.CancelledError:
                 told["cancelled"] = True
             except Exception as error:  # noqa: BLE001 (whatever it is, whoever asked hears of it)
@@ -277,7 +282,7 @@ class Fire:
                 turns = journal.find_session(f"session-{number}").turns
                 if [(turn.key, turn.status, turn.stop_reason) for turn in turns] != [(key, "done", "answered")]:
                     found.append(f"{key}: its turns are {turns}")
-                results = {(one["text"], one["stop"], one["requests"], one["history"]) for one in told}
+                results = {(one["text"], one["stop"], one["requests"], one["history"], one["notes"]) for one in told}
                 if len(results) != 1 or told[0]["text"] != f"All of {key}.":
                     found.append(f"{key}: who asked got {results}")
                 times = [done[f"{key}/{name}"] for name in "abc"]

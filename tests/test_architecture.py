@@ -32,7 +32,7 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 27_600,
+    "agent": 28_100,
     "assembly": 38_000,
     "base": 7_700,
     "coding_agent": 17_500,
@@ -44,14 +44,14 @@ NODES = {
     "relay": 19_300,
     "replay": 8_600,
     "rules": 36_700,
-    "running": 20_700,
+    "running": 20_800,
     "settings": 6_800,
     "telemetry": 3_800,
     "terminal": 42_000,
-    "testing": 6_400,
+    "testing": 6_450,
     "tools": 49_900,
     "turn": 28_600,
-    "vocab": 6_000,
+    "vocab": 6_050,
     "wire": 75_000,
     "workers": 8_200,
 }

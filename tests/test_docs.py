@@ -151,10 +151,11 @@ def test_the_readme_names_the_two_commands_that_ci_and_users_run() -> None:
 @pytest.mark.wide
 def test_each_python_example_of_the_library_passes_mypy_strict_and_pyright_strict(tmp_path: Path) -> None:
     """Proves: who copies an example into a project with strict types has no error of ours (issue 40: the toolset's)."""
-    for page in ("library", "histories", "crashes", "telemetry", "mcp", "lab", "tools"):
+    own = ("library", "histories", "keys", "logging", "crashes", "telemetry", "mcp", "lab", "testing", "tools")
+    for page in (*own, "from-pydantic-ai", "from-openai-agents"):
         text = (ROOT / "docs" / f"{page}.md").read_text()
         for nth, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)):
-            (tmp_path / f"{page}_{nth}.py").write_text(block)
+            (tmp_path / f"{page.replace('-', '_')}_{nth}.py").write_text(block)
     # matplotlib's own `savefig` is partly untyped.
     (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict", "reportUnknownMemberType": false}')
     (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\nscripts_are_modules = true\n")

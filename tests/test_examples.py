@@ -63,3 +63,31 @@ def test_a_model_of_yours_takes_the_place_of_the_script(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", code]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=HANG_S, check=False, cwd=EXAMPLES)
     assert done.returncode == 1 and "MissingKey: `openai` wants a key" in done.stderr
+
+
+FAILS = """
+import asyncio
+import fastapi_chat as chat
+from turnwise.testing import ScriptedModel
+from turnwise.vocab import Fault, FaultKind
+
+async def main():
+    down = ScriptedModel([Fault(kind=FaultKind.BAD_REQUEST, message="No.", status=400)])
+    async with chat.AsyncClient(transport=chat.ASGITransport(chat.app), base_url="http://chats") as browser:
+        with chat.agent.override(model=down):
+            said = await browser.put("/bob/m1?text=Hi")
+        print(said.status_code, said.text.splitlines()[0], "provider_failed" in said.text)
+        for wrong in ("/b ob/m1?text=Hi", "/bob/m1?text=Other", "/bob/a1?id=nobody", "/bob/m2"):
+            print((await browser.put(wrong)).status_code)
+
+print("---")
+asyncio.run(main())
+"""
+
+
+def test_the_chat_server_tells_of_a_failed_provider_and_of_wrong_ids(tmp_path: Path) -> None:
+    """Issue 44: the stream ended without its last event, and a wrong key was answered with 200."""
+    argv = [sys.executable, "-W", "error", "-c", FAILS]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=HANG_S, check=False, cwd=EXAMPLES)
+    assert done.stderr == ""
+    assert done.stdout.partition("---\n")[2].splitlines() == ["200 event: end True", "409", "409", "409", "409"]

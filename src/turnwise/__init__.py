@@ -209,8 +209,18 @@ _PLACES = {
     for name, _, inner in (text.partition("=") for text in names)
 }
 
-_GONE = {
-    "EndpointOptions": 'Give `Model("...", base_url=..., settings=...)` as the model of the agent, and `StepOptions` as `steps=`'
+# Names from before, and of other libraries: what to write.
+_ELSEWHERE = {
+    "EndpointOptions": 'Give `Model("...", base_url=..., settings=...)` as the model of the agent, and `StepOptions` as `steps=`',
+    "BinaryContent": 'Give `File(media_type="image/png", data=...)` in the prompt',
+    "DeferredToolRequests": "Give `policy=Policy(...)` to the agent; `result.asks` has the calls that wait",
+    "ImageUrl": 'Give `File(media_type="image/png", url=...)` in the prompt',
+    "ModelRetry": "Raise `ToolFault(text)` in a tool, and `ValueError(text)` in an output check: the model reads the text",
+    "ModelSettings": "Write `Settings(...)`",
+    "RunContextWrapper": "Write `RunContext[Deps]`",
+    "Runner": "Write `agent.run(...)`, `agent.run_sync(...)` or `agent.stream(...)`",
+    "UsageLimits": "Give `limits=MaxRequests(...) | MaxTokens(...)` to the agent or the run",
+    "function_tool": "Write `@tool`",
 }
 
 __all__ = [
@@ -343,8 +353,8 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         import importlib
 
-        if name in _GONE:  # `from turnwise import` shows the words of no other error
-            raise ImportError(f"`turnwise.{name}` is gone. {_GONE[name]}", name=__name__)
+        if name in _ELSEWHERE:  # `from turnwise import` shows the words of no other error
+            raise ImportError(f"turnwise has no `{name}`. {_ELSEWHERE[name]}", name=__name__)
         if name not in _PLACES:
             raise AttributeError(f"module `turnwise` has no attribute `{name}`")
         module, inner = _PLACES[name]

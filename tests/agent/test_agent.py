@@ -355,6 +355,8 @@ def test_a_wrong_set_up_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch)
         ("claude-sonnet-4-5", "did you mean `anthropic:claude-sonnet-4-5`"),
         ("claude:sonnet", "did you mean `anthropic:`"),
         ("google/gemini-2.5-pro", "did you mean `google:gemini-2.5-pro`"),
+        ("openai-responses:gpt-5", "did you mean `openai:gpt-5`"),
+        ("google-gla:gemini-2.5-pro", "did you mean `google:gemini-2.5-pro`"),
         ("my-model", "PROVIDER:NAME"),
         ("openai:gpt-5", "OPENAI_API_KEY"),
         ("openai_chat:x", "base_url"),

@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from fastapi import FastAPI
+from httpx2 import ASGITransport, AsyncClient
 from msgspec.structs import replace
 
 from flat_agents import flat_agent
-from turnwise import Agent, Approval, Asking, Journal, Policy, StopReason, tool
+from turnwise import Agent, Approval, Asking, CallerError, Journal, Policy, RunContext, StopReason, tool
 from turnwise.agent.results import RunResult
 from turnwise.base.clock import SystemClock
 from turnwise.running.tools import Tool
@@ -242,3 +244,61 @@ def test_the_ask_of_a_compound_command_names_all_that_is_asked_about(tmp_path: P
     for named in ("`touch made.txt`", "`out.txt`", "`rm -rf build`"):
         assert named in ask.why
     assert "`ls`" not in ask.why and "notes.txt" not in ask.why
+
+
+async def test_a_web_server_takes_a_list_of_approvals_as_a_body() -> None:
+    """Issue 44: `list[Approval]` was no type for FastAPI. A wrong one is the client's error, with its place; the schema is
+    whole."""
+    app = FastAPI()
+    taken: list[Approval] = []
+
+    @app.put("/answers")
+    async def answer(answers: list[Approval]) -> list[Approval]:
+        taken.extend(answers)
+        return answers
+
+    async with AsyncClient(transport=ASGITransport(app), base_url="http://chats") as browser:
+        given = [{"call_id": "a", "verdict": "allow", "digest": "d"}, {"call_id": "b", "verdict": "later"}]
+        said = await browser.put("/answers", json=given)
+        assert said.json() == given
+        assert taken == [Approval(call_id="a", verdict="allow", digest="d"), Approval(call_id="b", verdict="later")]
+        wrong = await browser.put("/answers", json=[{"call_id": "a", "verdict": "yes"}])
+        assert wrong.status_code == 422 and wrong.json()["detail"][0]["loc"] == ["body", 0]
+        schema = (await browser.get("/openapi.json")).json()
+    body = schema["paths"]["/answers"]["put"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(body["items"]["properties"]) == set(Approval.__struct_fields__)
+    assert body["items"]["required"] == ["call_id", "verdict"]
+
+
+def test_a_policy_leaves_asks_for_later_as_an_approver_does(tmp_path: Path) -> None:
+    """Issue 44: a function of three lines was needed for it. The result is the same; an approver that is given is asked; a tool's
+    own question and a sub-agent's ask are told at once, since they cannot wait."""
+    leaves, said = Policy(unattended="later"), list[str]()
+    script = [[call("publish", page="news"), call("publish", page="draft")], "Out."]
+    ends = [an_agent(script).run_sync("Publish."), an_agent(script, policy=leaves, approver=None).run_sync("Publish.")]
+    by_hand, by_policy = [(one.stop_reason, one.pending, one.asks, one.history, one.requests) for one in ends]
+    assert by_policy == by_hand and by_policy[0] is StopReason.WAITING
+    with Journal(tmp_path / "turns.db") as journal:
+        agent = an_agent([*script], policy=leaves, approver=None, journal=journal)
+        session = agent.run_sync("Publish.").session
+        answers = [Approval(call_id=one.call.id, verdict="allow") for one in agent.open_asks(session)]
+        assert agent.run_sync(approvals=answers, session=session).text == "Out." and published == ["news", "draft"]
+
+    async def allows(asking: Asking) -> Sequence[Approval]:
+        return [Approval(call_id=ask.call.id, verdict="allow") for ask in asking.asks]
+
+    assert an_agent(script, policy=replace(leaves, attended=True), approver=allows).run_sync("Publish.").text == "Out."
+    with pytest.raises(CallerError, match="left for later at once"):
+        an_agent(script, policy=leaves, approver=allows)
+
+    @tool
+    async def wonder(context: RunContext[Any]) -> str:
+        """Ask."""
+        said.append((await context.ask("May I?")).verdict)
+        return said[-1]
+
+    below = an_agent([call("publish", page="x"), "Done."], policy=leaves, approver=None).as_tool("below", "Publishes.")
+    whole = an_agent(
+        [call("wonder"), call("below", prompt="Go."), "Done."], policy=leaves, approver=None, tools=[wonder, below]
+    )
+    assert whole.run_sync("Go.").text == "Done." and said == ["deny"] and published == ["news", "draft"] * 2

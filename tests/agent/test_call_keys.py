@@ -9,7 +9,7 @@ import pytest
 
 from flat_agents import flat_agent
 from left_journals import copy_of_a_crash
-from turnwise import BadTool, Journal, RunContext, UnknownOption, tool
+from turnwise import BadTool, Journal, RunContext, Tool, UnknownOption, tool
 from turnwise.running.run_context import context_of
 from turnwise.testing import ScriptedModel, call
 
@@ -95,3 +95,42 @@ def test_the_old_name_of_reconcile_shows_the_new_line() -> None:
         old(effect="write", probe=print)
     with pytest.raises(UnknownOption, match="`retries` is no option of `@tool`"):
         old(retries=3)
+    made: Any = Tool
+    with pytest.raises(TypeError, match="Did you mean `reconcile`"):
+        made(offer=None, probe=print)
+
+
+def test_reconcile_takes_the_parameters_of_its_tool() -> None:
+    """Issue 44: other parameters were accepted until a crash, and then the outcome was unknown."""
+
+    def pay(context: RunContext[Any], order: int, /, euros: int, note: str = "") -> str:
+        """Pay."""
+        return f"{order} {euros} {note}"
+
+    def same(context: RunContext[Any], order: int, /, euros: int, note: str = "") -> None: ...
+    def anything(*values: object, **named: object) -> None: ...
+    def without_note(context: RunContext[Any], order: int, /, euros: int) -> None: ...
+    def more(context: RunContext[Any], order: int, /, euros: int, note: str, key: str) -> None: ...
+    def no_context(order: int, /, euros: int, note: str = "") -> None: ...
+    def needs_note(context: RunContext[Any], order: int, /, euros: int, note: str) -> None: ...
+
+    loose: Any = tool
+    for right in (same, anything):
+        assert loose(effect="write", reconcile=right)(pay).tool.reconcile is not None
+    for wrong, named in (
+        (without_note, "note"),
+        (more, "key"),
+        (no_context, r"\(a `RunContext`, order, euros, note\)"),
+        (needs_note, "note"),
+    ):
+        with pytest.raises(BadTool, match=rf"tool `pay`: `reconcile` must have the parameters of the tool.*{named}"):
+            loose(effect="write", reconcile=wrong)(pay)
+
+    class Till:
+        def was_paid(self, euros: int) -> None: ...
+
+        @tool(effect="write", reconcile=was_paid)
+        def pay(self, euros: int) -> None:
+            """Pay."""
+
+    assert Till().pay.tool.reconcile is not None

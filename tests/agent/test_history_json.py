@@ -345,7 +345,7 @@ def with_raw(text: str) -> str:
         ([GOOD, GOOD.replace(":1,", ':1,"keeps":4,')], "row 1 of the history (counted from 0) continues 4 messages, and the"),
         ([GOOD, None], "row 1 of the history (counted from 0) must be a text or bytes, not NoneType"),
         (json.loads(GOOD), "a history is read from its text, not from a dict: keep it in a column of text"),
-        (None, "a history is read from its text, not from a NoneType"),
+        (None, "a history is read from its text, not from a NoneType: give `[]` for a chat without rows"),
     ],
 )  # fmt: skip
 def test_a_text_that_is_no_history_says_where_and_what_to_do(given: Any, says: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import re
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -12,21 +13,34 @@ import turnwise
 from tables import each
 from turnwise import (
     Agent,
+    Approval,
     CallerError,
+    Deadlines,
     Journal,
     MissingKey,
     Model,
     ModelLimits,
+    PermissionRule,
+    Policy,
+    RetryPolicy,
     RunContext,
+    ScriptLimits,
     Settings,
+    StepChanges,
     Subagents,
+    Tool,
+    ToolSpec,
     UnknownOption,
     tool,
 )
 from turnwise.agent.agent import inside
+from turnwise.agent.results import ELSEWHERE
 from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.testing import Recording, ScriptedModel, call
+from turnwise.vocab import Opaque
 from turnwise.wire.family import MODULES as FAMILIES
+from turnwise.wire.profiles import FamilyName
+from turnwise.wire.relay_facts import relay_facts
 
 KEY = "sk-this-is-a-secret-key-7"
 
@@ -111,6 +125,74 @@ def test_an_old_spelling_raises_with_the_new_line() -> None:
     assert not model.asked
 
 
+def test_a_name_of_another_library_raises_with_the_line_to_write() -> None:
+    """Issue 44: names of pydantic-ai and openai-agents gave bare errors, in an import, a call and of a result."""
+    with pytest.raises(ImportError, match=r"turnwise has no `ModelRetry`. Raise `ToolFault\(text\)`"):
+        from turnwise import ModelRetry  # pyright: ignore  # noqa: F401
+    made: Any = Settings
+    with pytest.raises(TypeError, match=r"`max_tokens` is no field of `Settings`. Did you mean `max_output_tokens`"):
+        made(max_tokens=3)
+    with pytest.raises(TypeError, match="Did you mean `temperature`"):
+        made(temprature=3)
+    with pytest.raises(TypeError, match="Its fields are: max_output_tokens, temperature"):
+        made(xyz=3)
+    for kind in (
+        Approval,
+        Deadlines,
+        ModelLimits,
+        PermissionRule,
+        Policy,
+        RetryPolicy,
+        ScriptLimits,
+        StepChanges,
+        Tool,
+    ):
+        field = kind.__struct_fields__[-1]
+        with pytest.raises(TypeError, match=f"`{field}z` is no field of `.*`. Did you mean `{field}`"):
+            kind(**{f"{field}z": None})
+    result: Any = Agent(ScriptedModel(["Hello."])).run_sync("Go.")
+    for name, fix in ELSEWHERE.items():
+        with pytest.raises(AttributeError) as caught:
+            getattr(result, name)
+        assert fix in str(caught.value)
+        (there,) = set(re.findall(r"result\.(\w+)", fix)[:1])
+        assert hasattr(result, there)
+    with pytest.raises(AttributeError, match=r"`RunResult` has no attribute `txt`$"):
+        result.txt  # noqa: B018
+
+
+@each("family", [*FAMILIES])
+def test_extra_does_not_replace_what_turnwise_writes(family: FamilyName) -> None:
+    """Proves: the history, the instructions and the agent's own tools cannot get lost in silence. Without tools of its own, an
+    agent may ask for the provider's."""
+
+    def make(extra: dict[str, object], **options: Any) -> Agent[Any, Any]:
+        return Agent(Model(f"{family}:m", base_url="http://x.invalid", extra=extra), **options)
+
+    @tool
+    def look(place: str) -> str:
+        """Look there."""
+        return place
+
+    facts = relay_facts(family)
+    for field in {facts.history, facts.beside or facts.history, "stream", *([] if facts.model_in_path else ["model"])}:
+        with pytest.raises(CallerError, match=f"`extra` of `Model` must not have `{field}`"):
+            make({field: None})
+    asks = {"tools": [{"type": "web_search"}], "tool_choice": "auto", "response_format": {"type": "json_object"}}
+    make(asks)
+    own_options: dict[str, dict[str, Any]] = {"tools": {"tools": [look]}}
+    if family != "gemini":  # which has its schema among other settings
+        own_options["response_format"] = {"output_type": int}
+    for field, options in own_options.items():
+        with pytest.raises(CallerError, match=f"must not have `{field}`"):
+            make(asks, **options)
+        with pytest.raises(CallerError, match=f"must not have `{field}`"):
+            make(asks).run_sync("Go.", **options)
+    own = ToolSpec(name="web", opaque=Opaque(family, '{"type":"web_search"}'))
+    Agent(model := ScriptedModel(["Hello."], family=family), tools=[look, own]).run_sync("Go.")
+    assert b'"look"' in model.requests[0].body and b'"web_search"' in model.requests[0].body
+
+
 def test_fallbacks_are_names_or_models_of_the_same_endpoint() -> None:
     """Proves: a fallback may bring its limits; what the endpoint could not serve is an error where the agent is made."""
     limits = ModelLimits(max_output_tokens=77)
@@ -184,6 +266,23 @@ async def test_an_override_holds_inside_its_block_and_in_sub_agents() -> None:
     ):
         await agent.run("Go.", deps="you")
     assert (len(above.asked), len(below.asked)) == (2, 1), "a sub-agent's own override goes before that from above"
+
+
+def test_an_override_lets_a_broken_tool_fail_the_test() -> None:
+    """Issue 44: a program's agent tells its model of a broken tool; its test wants the exception, of a sub-agent's tool too."""
+
+    @tool
+    def broken() -> str:
+        """Break."""
+        raise ZeroDivisionError
+
+    below = Agent(ScriptedModel([call("broken"), "Sorry."] * 2), tools=[broken]).as_tool("below", "Breaks.")
+    agent = Agent(ScriptedModel([call("below", prompt="Go."), "Sorry."] * 2), tools=[below])
+    assert agent.run_sync("Go.").text == "Sorry."
+    with agent.override(tool_errors="raise"), pytest.raises(ZeroDivisionError):
+        agent.run_sync("Go.")
+    with pytest.raises(CallerError, match="`tool_errors` must be"), agent.override(tool_errors="raised"):  # pyright: ignore
+        pass
 
 
 async def test_tasks_side_by_side_have_overrides_of_their_own() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel
@@ -274,7 +274,7 @@ def test_an_output_check_refuses_an_answer_in_its_own_words() -> None:
 def test_output_checks_need_a_type() -> None:
     """For an agent and for a run; a run's own type leaves the agent's checks behind."""
     model = ScriptedModel(['{"value":7}'])
-    with pytest.raises(CallerError, match="`output_checks` look at the value of an `output_type`"):
+    with pytest.raises(CallerError, match=r"`output_checks` look at the value of an `output_type`.*Annotated\[str, "):
         agent_of(model, output_checks=[print])
     with pytest.raises(CallerError, match="`output_checks` look at the value of an `output_type`"):
         agent_of(model).run_sync("Which?", recovery={"output_checks": [print]})
@@ -283,6 +283,14 @@ def test_output_checks_need_a_type() -> None:
         raise AssertionError
 
     assert agent_of(model, output_type=Fruit, output_checks=[never]).run_sync("Which?", output_type=int).output == 7
+
+    def is_polite(answer: str) -> None:
+        if "please" not in answer:
+            raise ValueError("say please")
+
+    model = ScriptedModel(['{"value":"Go."}', '{"value":"Go, please."}'])
+    text = agent_of(model, output_type=Annotated[str, "the answer"], output_checks=[is_polite])
+    assert text.run_sync("Say.").output == "Go, please."
 
 
 def test_sub_agents_have_the_deps_of_their_parent() -> None:

@@ -86,3 +86,10 @@ def test_a_schema_that_reaches_out_or_is_none_is_refused() -> None:
         read_output_type({"$ref": "https://example.org/schema.json"})
     with pytest.raises(CallerError, match="JSON Schema"):
         read_output_type({"type": "nonsense"})
+
+
+def test_several_output_types_are_told_as_a_union() -> None:
+    """Issue 44: `[A, B]` is pydantic-ai's spelling; the error spoke of schemas."""
+    for several in ([Cat, Dog], (Cat, Dog)):
+        with pytest.raises(CallerError, match=r"Give several as a union: `output_type=Cat \| Dog`"):
+            read_output_type(several)

@@ -61,7 +61,7 @@ async def test_an_unknown_server_teaches_once_what_it_refuses(server: str) -> No
 async def test_the_same_refusal_again_ends_with_the_servers_words() -> None:
     """Proves: a field of the user's own that the server refuses stays: it goes once more, then the words reach the user."""
     lab = Lab(profile="zai")
-    run = await agent_at(lab, "plain-answer", extra={"tool_choice": "required"}).run("Hello.")
+    run = await agent_at(lab, "plain-answer", extra={"tool_choice": "required"}, tools=()).run("Hello.")
     assert [one.status for one in lab.requests] == [400, 400]
     assert run.stop_reason is StopReason.PROVIDER_FAILED and "Tool choice must be auto" in run.shown_text
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from turnwise import (
     run_so_far,
     tool,
 )
-from turnwise.running.runner import MAX_NOTES
+from turnwise.journal.ledger import MAX_NOTES
 from turnwise.running.tool_output import TOOL_FAILED
 from turnwise.running.watcher_events import WatcherEvent
 from turnwise.testing import ScriptedModel, call
@@ -304,3 +305,91 @@ async def test_a_ctrl_c_in_a_tool_is_no_fault_of_the_tool(caplog: pytest.LogCapt
 
     result = await Agent(ScriptedModel([call("interrupted"), "Done."]), tools=[interrupted]).run("Go.")
     assert result.text == "Done." and result.notes == () and not caplog.records
+
+
+def stops() -> str:
+    """Stop."""
+    return next(iter([]))
+
+
+async def stops_later() -> str:
+    """Stop later."""
+    return next(iter([]))
+
+
+def stops_in_a_generator() -> Iterator[str]:
+    """Stop in a generator."""
+    yield next(iter([]))
+
+
+@pytest.mark.promise("run:tool-fault")
+@pytest.mark.parametrize("failing", [stops, stops_later, stops_in_a_generator], ids=lambda one: one.__name__)
+async def test_a_stop_iteration_of_a_tool_is_told_as_one(failing: Any) -> None:
+    """Proves: the model and the notes have the tool's own exception and its place, not what Python makes of it in a coroutine;
+    with `raise` it is the cause of a ToolFault, since no coroutine can raise it (issue 44)."""
+    agent = agent_of(ScriptedModel([call(failing.__name__), "So."] * 2), tools=[failing])
+    result = await agent.run("Go.")
+    place = f"{Path(__file__).name}:{failing.__code__.co_firstlineno + 2}"
+    assert results_of(result) == [f"StopIteration: {TOOL_FAILED}"]
+    assert result.notes == (f"the tool `{failing.__name__}` raised StopIteration at {place}",)
+    with pytest.raises(ToolFault, match="a tool raised StopIteration") as caught:
+        await agent.run("Go.", tool_errors="raise")
+    assert isinstance(caught.value.__cause__, StopIteration)
+
+    @tool
+    def fails() -> str:
+        """Fail."""
+        raise RuntimeError("no stock") from StopIteration()
+
+    own = await agent_of(ScriptedModel([call("fails"), "So."]), tools=[fails]).run("Go.")
+    assert results_of(own) == [f"RuntimeError: {TOOL_FAILED}"], "the tool's own words stand"
+
+
+@pytest.mark.promise("run:tool-fault")
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_a_tool_that_meets_a_foreign_cancellation_is_at_fault(
+    in_thread: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Proves: nobody cancelled the call, so its author hears of it. Before, only the model did (issue 44)."""
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        other = asyncio.get_running_loop().create_future()
+        other.cancel()
+        return await other
+
+    @tool(name="wait")
+    def wait_here() -> str:
+        """Wait."""
+        raise asyncio.CancelledError
+
+    tools = [wait_here if in_thread else wait]
+    result = await agent_of(ScriptedModel([call("wait"), "So."]), tools=tools).run("Go.")
+    assert results_of(result) == ["`wait` cancelled itself"] and result.text == "So."
+    (record,) = [one for one in caplog.records if one.name == TOOLS]
+    assert result.notes == (record.getMessage(),) and "the tool `wait` raised CancelledError at " in result.notes[0]
+    with pytest.raises(ToolFault, match="a tool raised CancelledError"):
+        await agent_of(ScriptedModel([call("wait")]), tools=tools, tool_errors="raise").run("Go.")
+
+
+@pytest.mark.promise("run:tool-fault")
+async def test_a_group_of_tool_faults_is_told_whole(caplog: pytest.LogCaptureFixture) -> None:
+    """Proves: each fault's words reach the model, as one's do, from a TaskGroup too. With any other exception in it, a group is
+    that other fault, and none of its words are told (issue 44)."""
+
+    async def look(place: str, error: type[Exception]) -> None:
+        raise error(f"nothing in {place}")
+
+    @tool
+    async def search(*, other: bool) -> str:
+        """Search."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(look("the cellar", ToolFault))
+            group.create_task(look("the attic", ConnectionError if other else ToolFault))
+        return ""
+
+    model = ScriptedModel([call("search", other=False), call("search", other=True), "So."])
+    result = await agent_of(model, tools=[search]).run("Go.")
+    assert results_of(result) == ["nothing in the cellar\nnothing in the attic", f"ExceptionGroup: {TOOL_FAILED}"]
+    assert len([one for one in caplog.records if one.name == TOOLS]) == len(result.notes) == 1

@@ -11,13 +11,22 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from flat_agents import flat_agent
 from turnwise import Agent, Journal, RunFinished, Subagents, ToolSpec, ToolStarted, tool
 from turnwise.agent.resume_lookup import folded
 from turnwise.agent.runs import run_so_far
-from turnwise.errors import CallerError, KeyReused, NothingToResume, SessionBusy, SessionLeft
+from turnwise.errors import (
+    CallerError,
+    KeyReused,
+    NothingToResume,
+    ProviderFault,
+    RunFailed,
+    SessionBusy,
+    SessionLeft,
+)
 from turnwise.journal.stores import WouldWait
 from turnwise.journal.turn_keys import as_message
 from turnwise.testing import Reply, ScriptedModel, ScriptedTransport, Stall, call
@@ -104,6 +113,57 @@ async def test_all_who_ask_for_a_key_get_one_turn(journal: Journal, till: Till) 
     assert ended is not None and (ended.text, ended.stop_reason) == ("Done.", StopReason.ANSWERED)
 
 
+@tool
+def break_down(at: int) -> str:
+    """Break down."""
+    raise ConnectionError("nobody is there")
+
+
+@pytest.mark.promise("run:key", "run:tool-fault")
+async def test_the_record_says_what_the_run_said(journal: Journal, till: Till) -> None:
+    """Proves: of a turn that was left and went on, with a tool that raised before and after, at the root and in a sub-agent, the
+    result from the journal is the result of the run, field by field, notes and all."""
+    below, _ = agent_over(journal, [call("break_down", at=2), "It broke."], tools=[break_down], description="Helps.")
+    lines = [
+        [call("break_down", at=1), call("task", agent="helper", prompt="Help.")],
+        call("pay", sum=101),
+        call("fail_later"),
+        "Done.",
+    ]
+
+    @tool
+    def fail_later() -> str:
+        """Fail."""
+        raise LookupError("no such row")
+
+    agent, _ = agent_over(journal, lines, tools=[break_down, till.tool, fail_later], agents={"helper": below})
+    await left_in_mid_call(agent, till, session="chat-1", key="m:1")
+    ran = await agent.run("Pay.", session="chat-1", key="m:1")
+    said = [note.split(" at ")[0] + note.partition(" (of")[2] for note in ran.notes]
+    assert said == [
+        "the tool `break_down` raised ConnectionError",
+        "the tool `break_down` raised ConnectionError the sub-agent `helper`)",
+        "the tool `fail_later` raised LookupError",
+    ]
+    recorded = await agent.run("Pay.", session="chat-1", key="m:1")
+    for field in msgspec.structs.fields(ran):
+        assert getattr(recorded, field.name) == getattr(ran, field.name), field.name
+
+
+@pytest.mark.promise("run:key", "run:tool-fault")
+async def test_a_tool_that_ended_the_turn_raises_for_all_who_ask(journal: Journal) -> None:
+    """Proves: with `tool_errors="raise"` the caller whose process ran the turn gets the exception itself, and everybody else
+    RunFailed with its place and the run so far: nobody takes the turn for one that answered."""
+    agent, model = agent_over(journal, [call("break_down", at=1)], tools=[break_down], tool_errors="raise")
+    with pytest.raises(ConnectionError):
+        await agent.run("Go.", session="chat-1", key="m:1")
+    with pytest.raises(RunFailed, match=r"tool `break_down` raised ConnectionError at test_turn_keys") as caught:
+        await agent.run("Go.", session="chat-1", key="m:1")
+    assert (
+        caught.value.run is not None and caught.value.run.requests == len(model.asked) == 1 and caught.value.run.notes
+    )
+
+
 @pytest.mark.promise("run:task-is-not-turn", "run:key")
 async def test_a_cancelled_task_leaves_its_turn(journal: Journal, till: Till) -> None:
     """Proves: the turn of a cancelled task goes on with the next caller; a finished tool is not run again, one in flight is told
@@ -120,6 +180,9 @@ async def test_a_cancelled_task_leaves_its_turn(journal: Journal, till: Till) ->
     assert (result.text, result.stop_reason, till.paid) == ("Done.", StopReason.ANSWERED, [1, 200])
     first, second = results_in(result.history)
     assert first == "paid 1" and UNKNOWN in second
+    read = await agent.run("Pay.", session="s", key="k")
+    for one in (result, read):
+        assert [made.arguments for made in one.unknown_calls] == ['{"sum":200}'], "also for who reads the record"
 
 
 @pytest.mark.promise("run:task-is-not-turn")
@@ -130,7 +193,7 @@ async def test_a_tool_that_ends_in_its_second_is_known(tmp_path: Path, till: Til
         agent, _ = agent_over(journal, [[call("pay", sum=200)], "Done."], tools=[till.tool])
         await left_in_mid_call(agent, till, session="s", key="k")
         result = await agent.run("Pay.", session="s", key="k")
-    assert results_in(result.history) == ["paid 200"] and till.paid == [200]
+    assert results_in(result.history) == ["paid 200"] and till.paid == [200] and result.unknown_calls == ()
 
 
 @pytest.mark.promise("run:task-is-not-turn")
@@ -460,6 +523,26 @@ async def test_events_and_text_of_a_run(tmp_path: Path) -> None:
     run = agent.start("Hi.")
     events = [event async for event in run.events()]
     assert isinstance(events[-1], RunFinished) and events[-1].result is await run and run.so_far is await run
+
+
+@pytest.mark.promise("run:key")
+async def test_a_run_that_reads_the_record_has_its_text_once(journal: Journal, till: Till) -> None:
+    """Proves: a client that comes back, and one that waited, get the whole answer (it was empty, issue 44); a failed provider's
+    words are still no text."""
+    till.gate.set()
+    down = Fault(kind=FaultKind.BAD_REQUEST, message="No.", status=400)
+    agent, _ = agent_over(journal, [call("pay", sum=101), "Paid.", down], tools=[till.tool])
+
+    async def read(key: str) -> list[str]:
+        return [text async for text in agent.start("Pay.", session="s", key=key).text()]
+
+    live, waited = await asyncio.gather(read("k"), read("k"))
+    assert ("".join(live), waited, await read("k")) == ("Paid.", ["Paid."], ["Paid."])
+    async with agent.stream("Pay.", session="s", key="k") as stream:
+        assert [text async for text in stream.text()] == ["Paid."] and [text async for text in stream.text()] == []
+    for _ in range(2):
+        with pytest.raises(ProviderFault):
+            await read("failed")
 
 
 @pytest.mark.promise("run:task-is-not-turn", "bill:wire")

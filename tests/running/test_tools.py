@@ -354,8 +354,6 @@ async def test_whatever_a_tool_raises_is_its_result(
     async def fail_later(_: Arguments) -> object:
         raise error
 
-    if awaited and isinstance(error, StopIteration):
-        text = f"RuntimeError: {TOOL_FAILED}"  # Python's own rule (PEP 479)
     calls = [planned("sibling"), planned("it", exclusive=exclusive)]
     run, _ = tool_run(FakeClock(), calls, sibling=lambda _: "fine", it=fail_later if awaited else fail)
     results = await asyncio.wait_for(run.run(), HANG_S)

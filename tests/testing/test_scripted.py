@@ -6,7 +6,7 @@ import pytest
 
 import turnwise.testing
 from tables import each
-from turnwise import Agent, tool
+from turnwise import Agent, Model, tool
 from turnwise.assembly.response_reading import read_body
 from turnwise.endpoints.endpoints import build_http_request
 from turnwise.endpoints.transport import HttpRequest
@@ -15,6 +15,7 @@ from turnwise.testing import FakeClock, Reply, ScriptedModel, ScriptedTransport,
 from turnwise.vocab import (
     Fault,
     FaultKind,
+    File,
     FinishReason,
     Message,
     Request,
@@ -62,6 +63,24 @@ async def test_lines_are_said_in_order_in_the_familys_bytes(family: str, stream:
     assert model.asked[0].messages == question(stream=stream).messages
     with pytest.raises(AssertionError, match="no reply to request 4"):
         await ask(model, stream=stream)
+
+
+@each("played", FAMILIES)
+@each("asked", FAMILIES)
+def test_a_request_of_another_family_is_read_and_answered_in_its_own_form(asked: str, played: str) -> None:
+    """Issue 44: one model under the names of two APIs. A file became something that nobody reads, or the run raised."""
+    model = ScriptedModel([call("look"), "A pear.", "Still a pear."], family=played)
+    picture = File(media_type="image/png", data=b"pear")
+
+    def look() -> str:
+        """Look."""
+        return "round"
+
+    for name in (asked, played):
+        at = Model(f"{name}:m", base_url="http://x.invalid/v1", api_key="k", transport=model)
+        assert Agent(at, tools=[look]).run_sync(["What is it?", picture]).text in ("A pear.", "Still a pear.")
+    files = [part.data for request in model.asked for part in request.messages[0].parts if isinstance(part, File)]
+    assert files == [b"pear"] * 3
 
 
 @pytest.mark.parametrize("family", FAMILIES)

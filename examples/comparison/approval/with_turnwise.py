@@ -1,4 +1,4 @@
-"""A policy asks; `verdict="later"` ends the run as `waiting`. Pass `approvals=` to the next run to continue."""
+"""A policy leaves the call for later, and the run ends as `waiting`. Pass `approvals=` to the next run to continue."""
 
 from turnwise import Agent, Approval, Policy, tool
 
@@ -9,12 +9,7 @@ def publish(page: str) -> str:
     return f"{page} is out"
 
 
-agent = Agent(
-    "openai:publisher",
-    tools=[publish],
-    policy=Policy(attended=True),
-    safety={"approver": lambda asking: [Approval(call_id=ask.call.id, verdict="later") for ask in asking.asks]},
-)
+agent = Agent("openai:publisher", tools=[publish], policy=Policy(unattended="later"))
 first = agent.run_sync("Publish the news.")
 answers = [Approval(call_id=ask.call.id, verdict="allow") for ask in first.asks]
 second = agent.run_sync(approvals=answers, history=first.history)

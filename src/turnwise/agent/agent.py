@@ -235,6 +235,7 @@ class Agent(Generic[Deps, Output]):
         deps: Deps | None = None,
         tools: Sequence[ToolLike] | None = None,
         toolsets: Sequence[Toolset] | None = None,
+        tool_errors: ToolErrors | None = None,
     ) -> Generator[None]:
         """Swap parts of this agent inside a `with` block, for tests of a program that has the agent.
 
@@ -243,10 +244,13 @@ class Agent(Generic[Deps, Output]):
 
         Every run that begins in the block has what you give, also in tasks that begin there; other tasks do not see it.
         `model` is asked by the agent and all of its sub-agents. `deps`, `tools` and `toolsets` are the agent's own: `tools`
-        replaces all of its tools, `toolsets` its toolsets alone. An inner block replaces what an outer one gave. Raises
-        CallerError if a value is of the wrong kind.
+        replaces all of its tools, `toolsets` its toolsets alone. `tool_errors="raise"` makes a broken tool fail the test. An
+        inner block replaces what an outer one gave. Raises CallerError if a value is of the wrong kind.
         """
-        given = Override(model=None if model is None else as_model(model), deps=deps, tools=tools, toolsets=toolsets)
+        if tool_errors is not None:
+            check_values({"tool_errors": tool_errors})
+        asked = None if model is None else as_model(model)
+        given = Override(model=asked, deps=deps, tools=tools, toolsets=toolsets, tool_errors=tool_errors)
         given.over(self._setup)
         with overriding(self._identity, given):
             yield
@@ -523,7 +527,7 @@ class Agent(Generic[Deps, Output]):
         kept = session_id if setup.journal is not None else ""
         carried = () if started.history else before.carried
         turn = runner.run(started, earlier=carried, journal=pen, ends=control.ends)
-        ended = partial(run_result, output=setup.output, before=before, session=kept, notes=setup.notes)
+        ended = partial(run_result, output=setup.output, before=before, session=kept)
         return await self._to_end(setup, runner, turn, config=started.config, run=run, ended=ended, control=control)
 
     async def resume(self, session: str, **options: Unpack[ResumeOptions]) -> RunResult[Output]:
@@ -604,7 +608,7 @@ class Agent(Generic[Deps, Output]):
                 await reservation.begins(runner)
             turn = runner.resume(found.left, journal=pen, ends=control.ends, said=control.words())
             kept, before = found.session.row.id, found.before
-            ended = partial(run_result, output=output, before=before, session=kept, notes=setup.notes, told=found.notes)
+            ended = partial(run_result, output=output, before=before, session=kept)
             return await self._to_end(setup, runner, turn, config=config, run=run, ended=ended, control=control)
 
     async def _to_end(

@@ -51,7 +51,7 @@ from turnwise.rules.permissions import KnownTool, PermissionKind, PermissionRule
 from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.reservations import MAX_SUBAGENT_REQUESTS, MAX_SUBAGENTS
 from turnwise.rules.retries import RetryPolicy
-from turnwise.running.approvals import Approver
+from turnwise.running.approvals import Approver, Asking
 from turnwise.running.hooks import Hooks, check_hooks
 from turnwise.running.runner_config import Safety, StepPreparer
 from turnwise.running.tools import Tool
@@ -60,6 +60,7 @@ from turnwise.telemetry.telemetry import Telemetry
 from turnwise.turn.config import (
     ALLOW_EFFECT,
     MAX_STEPS,
+    Approval,
     Deadlines,
     Effect,
     ScriptLimits,
@@ -70,6 +71,8 @@ from turnwise.turn.config import (
 from turnwise.turn.events import ScriptFunction
 from turnwise.turn.programs import PROGRAM, TAKEN, functions_of, is_callable
 from turnwise.vocab import Cache, Settings, ToolSpec
+from turnwise.wire.profiles import FamilyName
+from turnwise.wire.relay_facts import relay_facts
 
 # The tool `script`: the model writes one small program that calls the other tools, so that one request runs them all.
 
@@ -247,11 +250,16 @@ def check_approver(approver: Approver | None, *, policies: Iterable[Policy | Non
             f"`approver` is never asked{about}: without a `policy` every tool that is `allowed` runs unasked. Give the agent "
             "`policy=Policy(attended=True)`, or leave the approver out"
         )
-    outcome = "allowed" if own.unattended == "allow" else "denied"
+    outcome = {"allow": "allowed", "deny": "denied", "later": "left for later"}[own.unattended]
     raise CallerError(
         f"`approver` is never asked: the policy is not attended, so what it would be asked about is {outcome} at once. Give "
         "the agent a policy with `attended=True`, or leave the approver out"
     )
+
+
+async def leave_for_later(asking: Asking) -> Sequence[Approval]:
+    """The approver of an agent with `Policy(unattended="later")`: the run ends as `waiting`."""
+    return [Approval(call_id=ask.call.id, verdict="later", by="default") for ask in asking.asks]
 
 
 def hinting(config: TurnConfig) -> TurnConfig:
@@ -460,8 +468,11 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
 def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
     """Check the options and set the agent up. Its key may still be missing (`AgentSetup.with_key`). Raises UnknownModel, BadTool
     or another CallerError."""
+    options = _asking_later(options)
     at = as_model(options.get("model", ""))
     model, endpoint = read_model(at.name), endpoint_of(at, is_key_needed=False)
+    if at.extra:
+        _check_extra(at, family=model.profile.family, options=options)
     steps, safely = options.get("steps", {}), options.get("safety", {})
     seen, tools_given = options.get("observation", {}), options.get("tools", ())
     if safely.get("script") is True:
@@ -501,6 +512,17 @@ def set_up(options: AgentOptions, *, deps_type: object = None) -> AgentSetup:
     return made
 
 
+def _asking_later(options: AgentOptions) -> AgentOptions:
+    """The options with an approver that leaves every ask for later, if the policy wants that and there is no other."""
+    policy, safety = options.get("policy"), options.get("safety", {})
+    if policy is None or policy.unattended != "later" or safety.get("approver") is not None:
+        return options
+    asking = options.copy()
+    asking["policy"] = msgspec.structs.replace(policy, attended=True)
+    asking["safety"] = {**safety, "approver": leave_for_later}
+    return asking
+
+
 def _budget_of(options: AgentOptions) -> Budget | None:
     given = options.get("limits")
     return given if isinstance(given, Budget) else None
@@ -520,6 +542,27 @@ def _tools_of(given: Sequence[ToolLike]) -> _ToolFields:
     tools, toolsets = read_tools(given), tuple([one for one in given if is_toolset(one)])
     bring = bool(toolsets) or any(one.judging is not None for one in tools)
     return _ToolFields(tools=tools, toolsets=toolsets, is_unfurnished=bring)
+
+
+def _check_extra(at: Model, *, family: FamilyName, options: AgentOptions) -> None:
+    """Raise CallerError for a field that turnwise itself writes: `extra` would replace it in every request, in silence."""
+    facts = relay_facts(family)
+    ours = {
+        facts.beside: "give `instructions=` to the agent",
+        facts.history: "give a prompt and `history=` to the run, and `instructions=` to the agent",
+        "stream": f"give `Model({at.name!r}, stream=...)`",
+    }
+    if not facts.model_in_path:
+        ours["model"] = "name the model in `Model(...)`"
+    if options.get("tools"):
+        own = f"""ToolSpec(name="...", opaque=Opaque("{family}", '{{...}}'))"""
+        ours["tools"] = f"give a tool of the provider beside the agent's tools, `{own}` (from `turnwise.vocab`)"
+        ours["tool_choice"] = 'give `steps={"tool_choice": ...}`'
+    if options.get("output_type") is not None:
+        ours["response_format"] = "`output_type` asks for the form of the answer"
+    for field in at.extra or ():
+        if (fix := ours.get(facts.spelling(field))) is not None:
+            raise CallerError(f"`extra` of `Model` must not have `{field}`, which turnwise writes: {fix}")
 
 
 class _ModelFields(TypedDict):

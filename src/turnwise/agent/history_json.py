@@ -59,7 +59,8 @@ def messages_from_json(
     """
     if isinstance(text, Mapping) or not isinstance(cast("object", text), Iterable):
         kind = type(cast("object", text)).__name__
-        raise CallerError(f"a history is read from its text, not from a {kind}: keep it in a column of text")
+        fix = "give `[]` for a chat without rows" if kind == "NoneType" else "keep it in a column of text"
+        raise CallerError(f"a history is read from its text, not from a {kind}: {fix}")
     rows = [text] if isinstance(text, str | bytes) else list(text)
     messages: list[Message] = []
     left = max_bytes

@@ -83,7 +83,9 @@ class KeyedRun:
                     resumed = resume(options=self._resume_options(), turn_id=found.turn_id)
                     return await self._with_news(resumed)
                 if found.state == "ended":
-                    return await self._journal.beside(partial(self._recorded, found))
+                    recorded = await self._journal.beside(partial(self._recorded, found))
+                    self._control.untold = recorded.shown_text
+                    return recorded
             except (KeyTaken, NothingToResume):
                 changes += 1  # somebody was faster: look again, at first at once
                 if changes < LOOKS_AT_ONCE:
@@ -169,19 +171,19 @@ class KeyedRun:
         journal = self._journal
         turns = journal.find_session(self.session).turns
         place = next((at for at, turn in enumerate(turns) if turn.id == found.turn_id), len(turns))
-        before = begun_with(journal.entries(found.turn_id), before=folded(journal, turns[:place]))
+        entries = journal.entries(found.turn_id)
+        before = begun_with(entries, before=folded(journal, turns[:place]))
         result = journal.result_of(found.turn_id, carried=before.carried)
         if result is None:
             raise UnreadableTurn(
                 f"the turn `{self._key}` of session `{self.session}` has ended, and its records do not say how"
             )
-        return run_result(
-            result,
-            output=output_over(self._setup.output, self._options),
-            before=before,
-            session=self.session,
-            ledger=ledger_of(journal, session=self.session, turn_id=found.turn_id),
-        )
+        ledger = ledger_of(journal, session=self.session, turn_id=found.turn_id, entries=entries)
+        output = output_over(self._setup.output, self._options)
+        ended = run_result(result, output=output, before=before, session=self.session, ledger=ledger)
+        if ended.stop_reason is StopReason.TOOL_FAILED:  # the exception itself was raised where the turn ran
+            ended.raise_for_stop()
+        return ended
 
 
 _FOR_RESUME = frozenset({"tools", "deps", "output_type", "watch"})

@@ -53,6 +53,13 @@ _KNOWN_BY = {
     "glm": "zai",
     "minimax": "minimax",
 }
+# Providers as pydantic-ai spells them.
+_SPELLED = {
+    "openai-responses": "openai",
+    "google-gla": "google",
+    "google-vertex": "vertex-gemini",
+    "moonshotai": "moonshot",
+}
 
 
 class ModelName(msgspec.Struct, frozen=True):
@@ -76,12 +83,12 @@ def read_model(text: str, *, profiles: Mapping[str, Profile] | None = None) -> M
             f"`{text}` is no model: write PROVIDER:NAME, for example `openai:gpt-6.1-sol` or `ollama:qwen3:8b` "
             f"(or FAMILY:NAME with a base URL)"
         )
-    return ModelName(find_profile(provider, profiles=profiles), name)
+    return ModelName(find_profile(provider, profiles=profiles, model=name), name)
 
 
-def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None) -> Profile:
+def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None, model: str = "") -> Profile:
     """The profile of a provider or API family, or the user's own profile of that name. Raises UnknownModel with a similar
-    name."""
+    name, also for the `model` that was asked for there."""
     known = builtin_profiles() if profiles is None else profiles
     if name not in known and profiles is None:
         known = {**known, **own_profiles()}
@@ -90,6 +97,8 @@ def find_profile(name: str, *, profiles: Mapping[str, Profile] | None = None) ->
     near = difflib.get_close_matches(name, known, n=3)
     if (maker := maker_of(name)) in known:
         near = [f"{maker}:"]
+    if (here := _SPELLED.get(name)) is not None:
+        near = [f"{here}:{model}"]
     hint = f"did you mean {' or '.join(f'`{word}`' for word in near)}?" if near else "`turnwise models` lists them"
     raise UnknownModel(f"`{name}` is no provider or API family that turnwise knows; {hint}")
 

@@ -9,7 +9,6 @@ from typing_extensions import TypeVar
 
 from turnwise.agent.formatting import cost_said, many
 from turnwise.agent.schemas import OutputType, problems_of
-from turnwise.agent.toolsets import RunNotes
 from turnwise.errors import (
     LimitReached,
     OutputMismatch,
@@ -24,9 +23,9 @@ from turnwise.rules.pricing import Cost
 from turnwise.running.watcher_events import WatcherEvent
 from turnwise.turn.config import ChildReport, OneAsk, TurnResult
 from turnwise.turn.machine import SessionSoFar
-from turnwise.turn.outcomes import NO_OUTPUT
+from turnwise.turn.outcomes import NO_OUTPUT, is_unknown
 from turnwise.turn.programs import asks_of, with_asks
-from turnwise.vocab import Fault, FaultKind, Message, Repair, StopReason, ToolCall, Untold, Usage
+from turnwise.vocab import Fault, FaultKind, Message, Repair, StopReason, ToolCall, ToolResult, Untold, Usage, calls_of
 from turnwise.vocab.hidden_characters import shown, shown_answer
 
 if TYPE_CHECKING:
@@ -129,6 +128,18 @@ STOPS: dict[StopReason, type[RunStopped]] = {
     StopReason.CANCELLED: RunCancelled,
     **dict.fromkeys((StopReason.JOURNAL_FAILED, StopReason.GIVEN_UP, StopReason.TOOL_FAILED), RunFailed),
 }
+# Names of other libraries' results: what to write.
+ELSEWHERE = {
+    "all_messages": "Pass `result.history` to the next run; `result.messages` has all messages",
+    "all_messages_json": "Write `result.history_json()`",
+    "data": "Read `result.output`",
+    "final_output": "Read `result.output`",
+    "final_output_as": "Read `result.output`: it has the `output_type` of the agent",
+    "new_items": "Read `result.new_messages`",
+    "new_messages_json": "Write `result.new_history_json()`",
+    "response": "Read `result.messages`, or `result.ledger` for each request",
+    "to_input_list": "Pass `result.history` to the next run",
+}
 WAITS = (
     "calls wait: answer `result.asks` with `approvals=`, other calls of `result.pending` with `results=`, in another run with "
     "`history=result.history`"
@@ -169,6 +180,8 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     - `notes` are what toolsets told: an MCP server whose tools the run went without, or that died. Also a setting that the
       model does not take (once in a session), and a call that `tool_choice` asked for and the model did not make. Of a
       resumed run also that the journal may have lost its last records.
+    - `unknown_calls` are calls that may have run, in part or as a whole: the process died, or the turn was left, while they
+      ran. Those of sub-agents stand in `children`.
     - `unread` are messages of the user that came too late, or while calls were waiting. The history does not contain
       them.
 
@@ -226,6 +239,12 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     cache_missed: tuple[CacheMissed, ...] = ()
     notes: tuple[str, ...] = ()
 
+    if not TYPE_CHECKING:  # type checkers do not see these names
+
+        def __getattr__(self, name: str) -> object:
+            fix = f". {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+            raise AttributeError(f"`RunResult` has no attribute `{name}`{fix}")
+
     @property
     def text(self) -> str:
         """The answer's text; empty only if the run waits for calls.
@@ -236,6 +255,16 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
         if self.stop_reason is StopReason.PROVIDER_FAILED:
             raise self._provider_fault()
         return self.shown_text
+
+    @property
+    def unknown_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of this run whose outcome is unknown: the process died, or the turn was left, while they ran.
+
+        The model was told so, too. The calls of sub-agents are in `children`, as texts: `ChildReport.unknown`.
+        """
+        results = [part for message in self.new_messages for part in message.parts if isinstance(part, ToolResult)]
+        unknown = {result.call_id for result in results if is_unknown(result)}
+        return tuple([call for message in self.new_messages for call in calls_of(message) if call.id in unknown])
 
     def raise_for_stop(self) -> Self:
         """Return the result itself if the run ended `answered` or `waiting`; otherwise raise.
@@ -255,6 +284,8 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
             raise self._provider_fault()
         if (kind := STOPS.get(self.stop_reason)) is not None:
             said = f"the run ended as `{self.stop_reason}`: {self.why_incomplete}"
+            if self.stop_reason is StopReason.TOOL_FAILED and self.notes:
+                said += f" ({'; '.join(self.notes)})"
             raise kind(said, stop_reason=self.stop_reason, run=self)
         return self
 
@@ -402,8 +433,6 @@ def run_result(
     before: SessionSoFar,
     session: str,
     ledger: Ledger | None = None,
-    notes: RunNotes | None = None,
-    told: tuple[str, ...] = (),
 ) -> RunResult[Any]:
     """The turn's result with the answer as a value. If the answer fits the schema, but the type's own validators refused it each
     time, there is no output and the result is incomplete; a repair says why."""
@@ -450,5 +479,5 @@ def run_result(
         ledger=Bill() if ledger is None else Bill(ledger.entries),
         cost=Cost() if ledger is None else ledger.cost(),
         cache_missed=() if ledger is None else tuple(ledger.cache_missed),
-        notes=(*told, *(() if notes is None else notes.texts), *(() if ledger is None else ledger.notes)),
+        notes=() if ledger is None else tuple(ledger.notes),
     )

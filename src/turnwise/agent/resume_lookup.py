@@ -13,7 +13,7 @@ from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.session_rows import Labels, check_same
 from turnwise.journal.stores import WouldWait
 from turnwise.journal.turn_keys import check_new_id
-from turnwise.journal.turn_writer import JournalEntry
+from turnwise.journal.turn_writer import JournalEntry, notes_of
 from turnwise.running.resumption import LeftTurn, left_turn
 from turnwise.running.tools import ChildOrder
 from turnwise.turn.config import TurnConfig
@@ -31,13 +31,7 @@ class LeftRun(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: str
     left: LeftTurn
     ledger: Ledger
-    may_lack_last: bool = False
     has_key: bool = False
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the resumed run should know about the turn's records."""
-        return (MAY_LACK_LAST,) if self.may_lack_last else ()
 
 
 MAY_LACK_LAST = (
@@ -76,13 +70,15 @@ def left_run(journal: Journal, session: Session) -> LeftRun:
         left = left_turn(entries, earlier=before.carried, tries=journal.tries_in_vain(last.id))
         before = begun_with(entries, before=before)
         left.is_cancelled = journal.is_cancelled(last.id)
+    ledger = ledger_of(journal, session=session.row.id, turn_id=last.id, entries=entries)
+    if journal.may_lack_last(last.id):
+        ledger.note(MAY_LACK_LAST)
     return LeftRun(
         session=session,
         before=before,
         turn_id=last.id,
         left=left,
-        ledger=ledger_of(journal, session=session.row.id, turn_id=last.id),
-        may_lack_last=journal.may_lack_last(last.id),
+        ledger=ledger,
         has_key=last.key is not None,
     )
 
@@ -95,9 +91,10 @@ def begun_with(entries: Sequence[JournalEntry], *, before: SessionSoFar) -> Sess
     return SessionSoFar(messages=started.history, carried=Carried(messages=started.history))
 
 
-def ledger_of(journal: Journal, *, session: str, turn_id: str) -> Ledger:
-    """All requests of a turn and of its sub-agents."""
+def ledger_of(journal: Journal, *, session: str, turn_id: str, entries: Sequence[JournalEntry]) -> Ledger:
+    """All requests of a turn and of its sub-agents, and the notes that its records, `entries`, have."""
     ledger = Ledger(root_session=session, root_turn=turn_id)
+    ledger.notes += notes_of(entries)
     for entry in journal.ledger.entries(LedgerSpan(session=session)):
         if entry.root_turn == turn_id:
             ledger.put(entry)

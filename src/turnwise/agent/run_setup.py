@@ -165,6 +165,7 @@ class Override(msgspec.Struct, frozen=True, kw_only=True):
     deps: object = None
     tools: Sequence[ToolLike] | None = None
     toolsets: Sequence[Toolset] | None = None
+    tool_errors: ToolErrors | None = None
 
     def over(self, setup: AgentSetup) -> AgentSetup:
         """The setup with what is swapped."""
@@ -172,6 +173,9 @@ class Override(msgspec.Struct, frozen=True, kw_only=True):
             setup = msgspec.structs.replace(setup, delegations={}).with_tools(self.tools)
         if self.toolsets is not None:
             setup = setup.with_toolsets(self.toolsets)
+        if self.tool_errors is not None:
+            config = msgspec.structs.replace(setup.config, tool_errors=self.tool_errors)
+            setup = msgspec.structs.replace(setup, config=config)
         return setup if self.model is None else setup.asking(self.model)
 
 

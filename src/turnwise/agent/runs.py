@@ -60,6 +60,7 @@ class RunControl:
         self.is_kept = False
         self.is_ended = is_ended
         self.follows = False  # it waits for a turn that somebody else runs
+        self.untold = ""  # the answer of a turn that ended elsewhere: nobody has read its text here
         self.feed: Feed | None = None
         self.task: asyncio.Task[Any] | None = None  # the run's own
         self.output: Callable[[], OutputType | None] = lambda: None  # the type of its output
@@ -173,12 +174,16 @@ class Run(Generic[Output]):
         """The answer's text as it arrives, from now on to the end of the run.
 
         turnwise repeats a failed request, so a text may arrive twice: an `AttemptDiscarded` event marks that.
-        `result.text` is the final answer. Raises ProviderFault at its end if the provider failed: what came before is no answer.
+        `result.text` is the final answer. A run that waits for a turn with its `key`, or reads it from the journal, has the whole
+        answer as one text. Raises ProviderFault at its end if the provider failed: what came before is no answer.
         """
         async for event in self.events():
             if isinstance(event, FrameSeen) and isinstance(event.frame, TextDelta):
                 yield event.frame.text
         _ = self._control.result is None or self._control.result.text
+        untold, self._control.untold = self._control.untold, ""
+        if untold:
+            yield untold
 
     async def partial(self) -> AsyncGenerator[Output]:
         """The answer as a value of the output type, while it arrives: each time with more of it.
@@ -413,9 +418,9 @@ def carrying(error: BaseException, result: RunResult[Any]) -> Exception:
     """The exception of a tool that has ended its run, with the run so far (`run_so_far`) and a note about it.
 
     What is no Exception (`sys.exit()` in a tool) is the cause of a ToolFault: raised as it is, it would end the program's event
-    loop, and every other run in it.
+    loop, and every other run in it. So is a StopIteration: no coroutine can raise one.
     """
-    if not isinstance(error, Exception):
+    if not isinstance(error, Exception) or isinstance(error, StopIteration):
         fault = ToolFault(f"a tool raised {type(error).__name__}")
         fault.__cause__ = error
         error = fault

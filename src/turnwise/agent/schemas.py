@@ -252,6 +252,11 @@ def read_output_type(wanted: object) -> OutputType:
 
     if inspect.isroutine(wanted):
         raise CallerError(f"`output_type` is a function, `{name_of(wanted)}`: give the type of the answer")
+    if isinstance(wanted, list | tuple):
+        names = [name_of(one) for one in cast("Sequence[object]", wanted)]
+        raise CallerError(
+            f"`output_type` is one type. Give several as a union: `output_type={' | '.join(names) or '...'}`"
+        )
     wanted = _listed(wanted)
     try:
         adapter = pydantic.TypeAdapter[object](cast("type[object]", wanted))
@@ -405,7 +410,10 @@ def output_over(output: OutputType | None, options: Mapping[str, Any]) -> Output
 def _with_checks(output: OutputType | None, checks: Sequence[OutputCheck]) -> OutputType | None:
     if output is None:
         if checks:
-            raise CallerError("`output_checks` look at the value of an `output_type`, and there is none: give one")
+            raise CallerError(
+                "`output_checks` look at the value of an `output_type`, and there is none: give one. If the answer is a text, "
+                'give `output_type=Annotated[str, "the answer"]`'
+            )
         return None
     return msgspec.structs.replace(output, further=tuple(checks), checks=output.checks or bool(checks))
 

@@ -207,6 +207,8 @@ def tool(
             raise BadTool(f"a `{type(plain).__name__}` has no name for a tool: give one, `tool(name=...)(the_object)`")
         check_tool_name(tool_name)
         signature = read_signature(plain, name=tool_name, is_method=_is_method(plain))
+        if reconcile is not None:
+            _check_reconcile(reconcile, signature, name=tool_name, is_method=_is_method(plain))
         spec = ToolSpec(
             name=tool_name, description=description or signature.description, parameters=signature.parameters
         )
@@ -237,6 +239,23 @@ def tool(
         return FunctionTool(plain, made, of_object=of_object if _is_method(plain) else None)
 
     return make if function is None else make(function)
+
+
+def _check_reconcile(reconcile: Callable[..., object], signature: Signature, *, name: str, is_method: bool) -> None:
+    """Raise BadTool if it cannot take the arguments of its tool: all of them, or only the required ones."""
+    first = [None] * (is_method + (signature.context is not None))
+    fields = signature.model.model_fields
+    for given in (fields, [field for field in fields if fields[field].is_required() or field in signature.positional]):
+        named = dict.fromkeys([field for field in given if field not in signature.positional])
+        try:
+            inspect.signature(reconcile).bind(*first, *signature.positional, **named)
+        except TypeError as error:
+            wanted = ", ".join([*(["a `RunContext`"] if signature.context is not None else []), *fields])
+            raise BadTool(
+                f"tool `{name}`: `reconcile` must have the parameters of the tool ({wanted}): {error}"
+            ) from None
+        except ValueError:  # a function in C that does not show its parameters
+            return
 
 
 def _is_method(function: Callable[..., object]) -> bool:

@@ -433,10 +433,6 @@ class RunNotes:
         self._texts: list[str] = []
         self._tell: Watch | None = None
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return tuple(self._texts)
-
     def take(self, text: str) -> None:
         """Add one note and tell the watcher."""
         if text in self._texts or len(self._texts) >= MOST:

@@ -89,7 +89,7 @@ def left_line(found: LeftRun, *, journal: Journal, now_s: float) -> str:
     said = [f"going on with the interrupted turn after {many(requests, 'request')}", *_under_way(left, now_s=now_s)]
     if below := _perhaps_below(journal, turn_id=found.turn_id, left=left):
         said.append(f"{many(len(below), 'call')} of sub-agents may have run: {call_names(below)}")
-    said += found.notes
+    said += found.ledger.notes
     return "; ".join(said)
 
 

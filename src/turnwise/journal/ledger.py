@@ -6,7 +6,7 @@ the provider may have billed it. Entries of a turn and of its sub-agents stand i
 to it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Literal
 
@@ -287,6 +287,9 @@ class ReceivedResponse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     received_bytes: int = 0
 
 
+MAX_NOTES = 50  # a tool that fails at each call shall not fill a result
+
+
 class Ledger:
     """The entries of a run and of its sub-agents, in the order in which they left. `cache_missed` are those that should have
     read from the provider's cache, and did not. `notes` are what a person should know of what was asked and answered."""
@@ -296,6 +299,8 @@ class Ledger:
         self.root_turn = root_turn
         self.cache_missed: list[CacheMissed] = []
         self.notes: list[str] = []
+        self._unkept: list[str] = []
+        self._keep_note: Callable[[str], object] = self._unkept.append
         self._entries: dict[tuple[str, int], LedgerEntry] = {}
         self._parents: dict[str, str] = {}  # of the sub-agents' turns
         # Turn and step -> those of its requests that billed the step.
@@ -304,6 +309,20 @@ class Ledger:
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
         return tuple(self._entries.values())
+
+    def note(self, text: str) -> bool:
+        """Add one note, if it is not there yet and there is room."""
+        if text in self.notes or len(self.notes) >= MAX_NOTES:
+            return False
+        self.notes.append(text)
+        self._keep_note(text)
+        return True
+
+    def keep_notes(self, keep: Callable[[str], object]) -> None:
+        """`keep` gets each note that is not in the root's records yet."""
+        self._keep_note = keep
+        for text in self._unkept:
+            keep(text)
 
     def put(self, entry: LedgerEntry) -> None:
         """Enter it, or what has become of it."""

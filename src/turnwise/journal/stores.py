@@ -197,7 +197,7 @@ class JournalConnection(Protocol):
 
 
 # SQL of a record: whether the record says more than that open work is tried again. A lost request stays open as before.
-PROGRESS = """(kind not in ('request_sent', 'script_began')
+PROGRESS = """(kind not in ('request_sent', 'script_began', 'noted')
     and not (kind = 'request_failed' and body like '%"lost"_true}'))"""
 
 

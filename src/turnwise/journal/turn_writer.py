@@ -95,7 +95,14 @@ class ScriptBegan(msgspec.Struct, frozen=True, kw_only=True, tag="script_began")
     time: float
 
 
-BesideEvents = RequestSent | ToolsStarted | AskAnswered | ScriptBegan
+class Noted(msgspec.Struct, frozen=True, kw_only=True, tag="noted"):
+    """What a person should know of the turn or of a sub-agent below it, and no event says: it stands in the result's notes, also
+    for who reads the result from the journal."""
+
+    text: str
+
+
+BesideEvents = RequestSent | ToolsStarted | AskAnswered | ScriptBegan | Noted
 JournalRecord = Event | BesideEvents
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(JournalRecord)}
 
@@ -126,6 +133,10 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
 def events_of(entries: Iterable[JournalEntry]) -> list[Event]:
     """Those alone that rebuild the turn."""
     return [one.record for one in entries if not isinstance(one.record, BesideEvents)]
+
+
+def notes_of(entries: Iterable[JournalEntry]) -> list[str]:
+    return [one.record.text for one in entries if isinstance(one.record, Noted)]
 
 
 def begun_calls(entries: Iterable[JournalEntry]) -> frozenset[str]:
@@ -481,6 +492,8 @@ class Bookkeeper:
         self._number_before = 0
         self._program = ""  # the call of the last program that ran
         self._early = (0, 0)  # programs, and calls of theirs, before the first request: an approval began them
+        if journal is not None and self.ledger.root_turn == config.turn_id:
+            self.ledger.keep_notes(lambda text: journal.later(Noted(text=text)))
 
     def go_on(self, *, program: str) -> None:
         """Behind the requests of the turn that stand in the ledger already; `program` is the call of the running program."""

@@ -9,7 +9,7 @@ import msgspec
 from turnwise.endpoints.endpoints import BodyHash
 from turnwise.endpoints.transport import CacheRefusals, Refused, narrowed_by
 from turnwise.journal.journal import JournalEntry
-from turnwise.journal.turn_writer import KINDS, AskAnswered, RequestSent, ScriptBegan, ToolsStarted
+from turnwise.journal.turn_writer import KINDS, AskAnswered, Noted, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.replay.session_file import RecordedSession, RecordedTurn
 from turnwise.settings.endpoint_rows import known_profiles
 from turnwise.turn.config import TurnConfig
@@ -190,7 +190,7 @@ class TurnPlayer:
             case ToolsStarted() as tools:
                 self._begun.update(tools.call_ids)
                 self._compare_tools(entry, call_ids=tools.call_ids)
-            case AskAnswered() | ScriptBegan():
+            case AskAnswered() | ScriptBegan() | Noted():
                 pass  # `asked` has the answer, too; a program's clock is the driver's
             case event:
                 self._receive(entry, event=event)

@@ -9,7 +9,7 @@ import msgspec
 from turnwise.endpoints.transport import CacheRefusals
 from turnwise.errors import UnreadableTurn
 from turnwise.journal.journal import JournalEntry, TurnRow, WrittenPlace, WrittenRecord
-from turnwise.journal.turn_writer import AskAnswered, RequestSent, ScriptBegan, ToolsStarted, decode_record
+from turnwise.journal.turn_writer import AskAnswered, Noted, RequestSent, ScriptBegan, ToolsStarted, decode_record
 from turnwise.replay.playback import Played, SessionPlayer, TurnPlayer, step_of
 from turnwise.replay.session_file import RecordedSession, RecordedTurn
 from turnwise.running.watcher_events import (
@@ -116,7 +116,7 @@ class TurnTeller:
                 yield from self._at(time, self._request_started(played.before, time=time))
             case ToolsStarted(call_ids=ids):
                 yield from self._at(time, self._tools_started(played.before, ids=ids, time=time))
-            case AskAnswered() | ScriptBegan():
+            case AskAnswered() | ScriptBegan() | Noted():
                 pass
             case event:
                 yield from self._told_by_children(event, until=time)

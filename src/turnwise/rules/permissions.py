@@ -42,6 +42,7 @@ from turnwise.rules.permission_paths import (
 )
 from turnwise.rules.read_only_commands import is_known, is_reading, speaks
 from turnwise.rules.schema import shorten
+from turnwise.vocab import HintedFields
 
 PermissionKind = Literal["allow", "ask", "deny"]
 # The private folder of commands as it is called on the machine: no other command and no person knows it by that name.
@@ -51,7 +52,7 @@ RANK: dict[PermissionKind, int] = {"allow": 0, "ask": 1, "deny": 2}
 RuleSource = Literal["default", "user", "project", "session", "command line"]
 
 
-class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """A rule that allows, asks about or denies calls.
 
     - `verdict`: `allow`, `ask` or `deny`.
@@ -71,11 +72,13 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     places: tuple[str, ...] = ()
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """The permission rules of a run, and the facts that the rules need.
 
     - `workspace` and `home` are resolved absolute paths.
     - `attended`: whether a person can answer asks. If False, each ask gets the verdict `unattended` at once.
+    - `unattended`: `deny`, `allow`, or `later`. With `later` a run without an approver ends as `waiting`, and a later run
+      continues with the answers (`approvals=`).
     - `trusts_project`: whether rules of the project's own files may allow calls.
     """
 
@@ -83,7 +86,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     workspace: str = ""
     home: str = ""
     attended: bool = False
-    unattended: Literal["allow", "deny"] = "deny"
+    unattended: Literal["allow", "deny", "later"] = "deny"
     trusts_project: bool = False
 
 

@@ -12,6 +12,7 @@ import msgspec
 from turnwise.vocab import (
     Effort,
     File,
+    HintedFields,
     Message,
     Part,
     ProviderItem,
@@ -66,7 +67,7 @@ ATE_ALL = (
 )
 
 
-class ModelLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ModelLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """How much a model can read and write, in tokens. None: turnwise's own value stays.
 
     - `context_window_tokens`: prompt and output together.

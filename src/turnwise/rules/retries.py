@@ -12,10 +12,10 @@ from typing import assert_never
 
 import msgspec
 
-from turnwise.vocab import Fault, FaultKind, ServerLesson
+from turnwise.vocab import Fault, FaultKind, HintedFields, ServerLesson
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """How often a failed request is sent again, and for how long.
 
     - `attempts` is the number of attempts, including the first. While a server is still loading the model, only `total_s`

@@ -9,7 +9,7 @@ import msgspec
 from turnwise.base.clock import Clock
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
-from turnwise.journal.turn_writer import AskAnswered, JournalEntry, RequestSent, ScriptBegan, ToolsStarted
+from turnwise.journal.turn_writer import AskAnswered, JournalEntry, Noted, RequestSent, ScriptBegan, ToolsStarted
 from turnwise.rules.history import error_result
 from turnwise.rules.permissions import PermissionRule
 from turnwise.running.run_context import RunAtHand, context_of, giving
@@ -161,7 +161,7 @@ def left_turn(entries: Sequence[JournalEntry], *, earlier: Sequence[Message] | C
         elif isinstance(record, AskAnswered):
             answered.append(record.approval)
             since_s = entry.time  # the next ask was not shown earlier than that
-        else:
+        elif not isinstance(record, Noted):
             if isinstance(record, ToolEnded):
                 ended.add(record.result.call_id)
                 unknown += _unknown_in(record, command=command)

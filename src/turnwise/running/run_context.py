@@ -329,7 +329,8 @@ class RunContext(Generic[Deps_co]):
         or `deny`) and a `text`.
 
         Without an approver, or if the policy is not attended, the verdict is the policy's `unattended`, with
-        `by="default"`. If nobody answers in time, it is `deny`. Raises CallerError outside of a tool.
+        `by="default"`; a tool at work cannot wait for `later`, so that is `deny`. If nobody answers in time, it is `deny`.
+        Raises CallerError outside of a tool.
         """
         return await self._asker().ask(question, options=options, why=why)
 

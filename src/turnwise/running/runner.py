@@ -37,8 +37,10 @@ from turnwise.running.watcher_events import (
     Feed,
     LiveTeller,
     ToolFinished,
+    ToolsetNoted,
     ToolStarted,
     TurnFinished,
+    WatcherEvent,
     Watchers,
     both,
     gives_up,
@@ -165,7 +167,6 @@ STRANGE = frozenset({RunHooks, Ask, CheckOutput})  # the user's own code does th
 InterruptKind = Literal["cancel", "deadline"]
 EndKind = Literal["cancel", "deadline", "tool", "journal"]
 
-MAX_NOTES = 50  # a tool that fails at each call shall not fill a result
 TOOL_SHARE = 5 / 9  # of the time in which a cancelled command settles: the part for the tools themselves
 ANSWERS_SHARE = (
     1 / 4
@@ -327,7 +328,7 @@ class _Running:
         self._watchers = Watchers(means.observation.watch, feed=means.observation.feed, inner=inner)
         self._tell = self._watchers.tell
         if means.observation.begins is not None:
-            means.observation.begins(self._tell)
+            means.observation.begins(self._take_toolset_note)
         self._teller = LiveTeller(self._watchers, journal=pen)
         self._sender = Sender(
             means,
@@ -794,12 +795,16 @@ class _Running:
         self.time.ended(None if command.most_s is None else began_s + command.most_s)
         return ToolsFinished(results=(*results, *changed.values()), children=children)
 
+    def _take_toolset_note(self, told: WatcherEvent) -> None:
+        if isinstance(told, ToolsetNoted) and not self._means.path:
+            self.books.ledger.note(told.text)
+        self._tell(told)
+
     def _has_failed(self, failed: FailedCall) -> None:
         """A person is told of it in the run's notes. If the program asked for it, the exception ends the turn."""
         of = f" (of the sub-agent `{'/'.join(self._means.path)}`)" if self._means.path else ""
-        notes, said = self.books.ledger.notes, f"{failed.said}{of}"
-        if not failed.is_told and said not in notes and len(notes) < MAX_NOTES:
-            notes.append(said)
+        if not failed.is_told:
+            self.books.ledger.note(f"{failed.said}{of}")
         if self._around.tool_errors == "raise" and not self._interrupted.done():
             self.raised, self._why_raised = failed.error, failed.said
             self.interrupt("tool")

@@ -218,7 +218,7 @@ class ToolAsks:
         tell: Watch,
     ) -> None:
         self._approver = approver if policy is None or policy.attended else None
-        self._unattended = "deny" if policy is None else policy.unattended
+        self._unattended = "allow" if policy is not None and policy.unattended == "allow" else "deny"
         self._ask_s, self._clock, self._path, self._scrub, self._tell = ask_s, clock, path, scrub, tell
         self._origin = AskOrigin(turn_id=turn_id, folder="" if policy is None else policy.workspace)
 
@@ -414,9 +414,7 @@ class Sender:
         return "; ".join([*read, *[one.what for one in response.repairs if one.kind == "thinking_dropped"]])
 
     def _note(self, text: str) -> None:
-        notes = self._books.ledger.notes
-        if text not in notes:
-            notes.append(text)
+        if self._books.ledger.note(text):
             self._watchers.tell(RunNoted(text))
 
     def _tell_started(self, command: SendRequest, *, request: HttpRequest) -> HttpRequest:

@@ -96,10 +96,10 @@ def failure_of(call: ToolCall, error: BaseException) -> ToolResult | FailedCall:
     The model reads the words of a ToolFault, because the tool has chosen them. Of any other exception it reads only the class,
     because the text may hold what the provider must not get: the log has it, with the traceback. Promise run:tool-fault.
     """
-    if isinstance(
-        error, ToolFault
-    ):  # the run's log has it as a call that failed: nothing here is for the tool's author
-        return error_result(call, fault_words(error))
+    if isinstance(error.__cause__, StopIteration) and _is_of_python(error):
+        error = error.__cause__
+    if faults := _faults_in(error):  # the run's log has it as a call that failed: nothing here is for the tool's author
+        return error_result(call, "\n".join([fault_words(one) for one in faults]))
     if isinstance(
         error, KeyboardInterrupt
     ):  # a second Ctrl-C, where the first one is being obeyed: no fault of the tool
@@ -112,6 +112,27 @@ def failure_of(call: ToolCall, error: BaseException) -> ToolResult | FailedCall:
     else:
         failed = FailedCall(error_result(call, f"{class_name(error)}: {TOOL_FAILED}"), error)
     log_failure(failed.said, error=failed.error)
+    return failed
+
+
+def _is_of_python(error: BaseException) -> bool:
+    """Whether Python has made it of a StopIteration that left a coroutine or a generator (PEP 479)."""
+    said = error.args[0] if type(error) is RuntimeError and error.args else None
+    return type(said) is str and said.endswith(" raised StopIteration")
+
+
+def _faults_in(error: BaseException) -> list[ToolFault]:
+    """The ToolFault, or those of a group that holds nothing else; otherwise none."""
+    if type(error) in (ExceptionGroup, BaseExceptionGroup):
+        found = [_faults_in(one) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions]
+        return [one for faults in found for one in faults] if all(found) else []
+    return [error] if isinstance(error, ToolFault) else []
+
+
+def cancelled_itself(call: ToolCall, error: BaseException) -> FailedCall:
+    """What became of a call whose tool was cancelled by nobody of us: it awaited what had been cancelled, or cancelled itself."""
+    failed = FailedCall(error_result(call, f"`{call.name}` cancelled itself"), error)
+    log_failure(failed.said, error=error)
     return failed
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import msgspec
 
@@ -32,6 +32,7 @@ from turnwise.running.run_context import (
 )
 from turnwise.running.tool_output import (
     FailedCall,
+    cancelled_itself,
     class_name,
     error_result,
     failure_of,
@@ -54,7 +55,7 @@ from turnwise.running.working_call import (
 from turnwise.turn.config import ChildReport, ResumeTerms, ToolErrors, ToolOffer, TurnResult
 from turnwise.turn.events import PlannedCall
 from turnwise.turn.outcomes import NO_TIME, TURNS_TIME
-from turnwise.vocab import ToolCall, ToolResult
+from turnwise.vocab import HintedFields, ToolCall, ToolResult
 
 # What became of a call whose process has died, by the tool's own `reconcile`.
 
@@ -219,7 +220,7 @@ class CallJudging(msgspec.Struct, frozen=True, kw_only=True):
     without_policy: Literal["never", "asked", "always"] = "never"
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True):
+class Tool(msgspec.Struct, frozen=True, kw_only=True, metaclass=HintedFields):
     """A tool with its implementation, for programs that make tools themselves. `@tool` is simpler.
 
     - `function` takes the decoded arguments (free-form tools: `{"input": text}`). It returns text, a value that JSON can
@@ -232,6 +233,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     - `takes_context`, `deps`: whether the function needs the `RunContext`, and the class of its deps.
     - `judging`: what turnwise needs beside the policy to judge a call.
     """
+
+    _elsewhere: ClassVar[Mapping[str, str]] = {"probe": "reconcile"}
 
     offer: ToolOffer
     function: Callable[[Arguments], object] | None = None
@@ -567,10 +570,10 @@ class ToolRun:
         stopped."""
         try:
             result = await self._call(function, planned)
-        except asyncio.CancelledError:  # nothing else can be raised here
+        except asyncio.CancelledError as error:  # nothing else can be raised here
             if over.done():
                 return None
-            result = _cancelled_itself(planned.call)
+            result = cancelled_itself(planned.call, error)
         if not over.done():
             if isinstance(result, FailedCall):
                 self._failed[planned.call.id] = result
@@ -605,11 +608,11 @@ class ToolRun:
             if _is_large(value):  # a model's own serialiser may be slow, and other work waits for the loop
                 return await in_thread(functools.partial(self._result_of, call, value), name=THREAD)
             return self._result_of(call, value)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return _cancelled_itself(call)
+            return cancelled_itself(call, error)
         except BaseException as error:  # noqa: BLE001 (see `failure_of`)
             return failure_of(call, error)
 
@@ -620,14 +623,10 @@ class ToolRun:
                 self._around.enter()
             value = function(arguments)
             return value if inspect.isawaitable(value) else self._result_of(call, value)
-        except asyncio.CancelledError:
-            return _cancelled_itself(call)
+        except asyncio.CancelledError as error:
+            return cancelled_itself(call, error)
         except BaseException as error:  # noqa: BLE001 (see `failure_of`)
             return failure_of(call, error)
-
-
-def _cancelled_itself(call: ToolCall) -> ToolResult:
-    return error_result(call, f"`{call.name}` cancelled itself")
 
 
 def _is_large(value: object) -> bool:

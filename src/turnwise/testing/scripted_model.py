@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing, asynccontextmanager
 from types import MappingProxyType
 from typing import cast
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -13,7 +14,10 @@ from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.testing.frames import frames_of
 from turnwise.vocab import Fault, FinishReason, Message, Part, Request, Response, Text, ToolCall, Usage
+from turnwise.wire.family import MODULES, Family
+from turnwise.wire.family import family as family_named
 from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.wire.relay_facts import relay_facts
 
 # A transport that says what a script tells it, byte by byte, and keeps what it was asked.
 
@@ -109,7 +113,7 @@ class ScriptedModel(ScriptedTransport):
     - `lines` are texts, a `call(...)`, lists of parts, a `Response`, a `Fault`, or functions of the decoded request
       that return one of these.
     - `family` is an API family (`openai_chat`), or the name of a provider. The lines are encoded in that API's own
-      bytes.
+      bytes; a request in another API's form gets them in that form.
     - `name` is the model's name, for prices and known limits.
     - `asked` are the requests that came, decoded.
 
@@ -140,24 +144,35 @@ class ScriptedModel(ScriptedTransport):
 
     def _reply_maker(self, line: Line, number: int) -> Callable[[HttpRequest], Reply]:
         def make(http: HttpRequest) -> Reply:
-            request = self.endpoint.family.decode_request(http.body, http.url.removeprefix(BASE_URL))
+            family = self._family_asked(urlsplit(http.url).path)
+            request = family.decode_request(http.body, http.url.removeprefix(BASE_URL))
             self.asked.append(request)
-            return self._encode(line(request) if callable(line) else line, request, number)
+            return _encode(line(request) if callable(line) else line, request, number, family=family)
 
         return make
 
-    def _encode(self, said: Said, request: Request, number: int) -> Reply:
-        family = self.endpoint.family
-        json = {"content-type": "application/json"}
-        if isinstance(said, Fault):
-            status, body = family.encode_fault(said)
-            return Reply(pieces=(body,), status=status, headers=json)
-        response = response_of(said, number=number, model=request.model)
-        if not request.stream:
-            return Reply(pieces=(family.encode_body(response, request),), headers=json)
-        encoder = family.stream_encoder(request)
-        pieces = [*[encoder.encode(frame) for frame in frames_of(response)], encoder.finish()]
-        return Reply(pieces=tuple([piece for piece in pieces if piece]), headers=STREAM)
+    def _family_asked(self, path: str) -> Family:
+        """The API in which the request came: an agent may ask under the name of another one, `Model(..., transport=...)`."""
+        own = self.endpoint.family
+        for name in (own.name, *MODULES):
+            facts = relay_facts(name)
+            ends = [known.removeprefix("/v1") for (_, known), kind in facts.paths.items() if kind == "generate"]
+            if facts.reads_path(path) is not None or path.endswith(tuple(ends)):
+                return family_named(name)
+        return own
+
+
+def _encode(said: Said, request: Request, number: int, *, family: Family) -> Reply:
+    json = {"content-type": "application/json"}
+    if isinstance(said, Fault):
+        status, body = family.encode_fault(said)
+        return Reply(pieces=(body,), status=status, headers=json)
+    response = response_of(said, number=number, model=request.model)
+    if not request.stream:
+        return Reply(pieces=(family.encode_body(response, request),), headers=json)
+    encoder = family.stream_encoder(request)
+    pieces = [*[encoder.encode(frame) for frame in frames_of(response)], encoder.finish()]
+    return Reply(pieces=tuple([piece for piece in pieces if piece]), headers=STREAM)
 
 
 def check_line(line: object, *, number: int) -> None:

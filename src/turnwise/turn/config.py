@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from turnwise.vocab import (
     Cache,
     FamilyTraits,
     Fault,
+    HintedFields,
     Message,
     OutputSchema,
     Repair,
@@ -33,6 +34,8 @@ from turnwise.vocab import (
     ToolChoice,
     ToolSpec,
     Usage,
+    pydantic_core_schema,
+    pydantic_json_schema,
 )
 
 # What a person is asked before calls run, and the answers: plain data of commands, events and results.
@@ -72,7 +75,7 @@ class AskOrigin(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = ""
 
 
-class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """The answer to one ask.
 
     - `call_id` is the id of the ask's call.
@@ -93,6 +96,14 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     always: bool = False
     subject: str = ""
     digest: str = ""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
+        return pydantic_core_schema(cls)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: object, handler: object) -> dict[str, Any]:
+        return pydantic_json_schema(cls)
 
 
 # The digest of an approval for a call that no paused result listed: it matches nothing.
@@ -193,7 +204,7 @@ class ToolOffer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     script: bool = False  # its calls are programs that call the other tools; the argument `program` is the text
 
 
-class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """How long turnwise waits, in seconds.
 
     - `connect_s`: for a connection.
@@ -226,7 +237,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 ToolErrors = Literal["told", "raise"]
 
 
-class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """How much one program of the model may use.
 
     - `cpu_s`: seconds of computing. `wall_s`: seconds in all, without the wait for a person's answer. `sleep_s`:

@@ -22,6 +22,7 @@ from turnwise.turn.config import (
 )
 from turnwise.vocab import (
     Fault,
+    HintedFields,
     Message,
     OutputSchema,
     Request,
@@ -47,7 +48,9 @@ class TurnStarted(msgspec.Struct, frozen=True, kw_only=True, tag="turn_started",
     keeps_waiting: bool = False
 
 
-class StepPrepared(msgspec.Struct, frozen=True, kw_only=True, tag="step_prepared", omit_defaults=True):
+class StepPrepared(
+    msgspec.Struct, frozen=True, kw_only=True, tag="step_prepared", omit_defaults=True, metaclass=HintedFields
+):
     """What a `prepare_step` function changes for one step. None changes nothing.
 
     - `tools` are names of the agent's tools; the step gets these alone.

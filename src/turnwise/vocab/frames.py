@@ -7,12 +7,13 @@ the block of their kind, and a `ToolCallDelta` with `block=None` is for the asse
 A non-streamed body is decoded into the same frames (mostly `PartDone`), so a body and a stream cannot disagree.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-from turnwise.vocab.parts import Citation, Message, Opaque, Part, Text
+from turnwise.vocab.parts import Citation, HintedFields, Message, Opaque, Part, Text
 
 # Why a response ended, why a turn ended, and what went wrong: closed sets of words.
 
@@ -407,13 +408,22 @@ class OutputSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
     """Sampling and output limits. None leaves the provider's default.
 
     - `max_output_tokens` counts everything that is generated, reasoning included.
     - `stop` are texts that end the response.
     - `reasoning_effort` is a word; `reasoning_tokens` is a budget, if the API family accepts one.
     """
+
+    _elsewhere: ClassVar[Mapping[str, str]] = {
+        "max_tokens": "max_output_tokens",
+        "max_completion_tokens": "max_output_tokens",
+        "stop_sequences": "stop",
+        "thinking": "reasoning_effort",
+        "reasoning": "reasoning_effort",
+        "openai_reasoning_effort": "reasoning_effort",
+    }
 
     max_output_tokens: int | None = None
     temperature: float | None = None

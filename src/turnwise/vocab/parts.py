@@ -5,9 +5,10 @@ A field that they do not have is an error where they are read: it is a newer tur
 said.
 """
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal, cast, final
+from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 import msgspec
 
@@ -155,6 +156,25 @@ Role = Literal["system", "user", "assistant", "tool"]
 """`tool` messages hold tool results only. `system` inside `Request.messages` is an instruction in mid-conversation."""
 
 
+class HintedFields(msgspec.StructMeta):
+    """The class of a struct that programs make: a call with a field that it does not have raises TypeError with the right one.
+    `_elsewhere` has other libraries' names of its fields, and earlier ones."""
+
+    _elsewhere: Mapping[str, str] = {}
+
+    if not TYPE_CHECKING:  # type checkers take the struct's own fields
+
+        def __call__(cls, *values: object, **fields: object) -> object:  # noqa: N805 (a class of classes)
+            for name in fields:
+                if name in cls.__struct_fields__:
+                    continue
+                near = difflib.get_close_matches(name, cls.__struct_fields__, n=1)
+                meant = cls._elsewhere.get(name) or next(iter(near), "")
+                hint = f"Did you mean `{meant}`?" if meant else f"Its fields are: {', '.join(cls.__struct_fields__)}"
+                raise TypeError(f"`{name}` is no field of `{cls.__name__}`. {hint}")
+            return super().__call__(*values, **fields)
+
+
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A message of the conversation.
 
@@ -164,26 +184,35 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Role
     parts: tuple[Part, ...]
 
-    # What makes it a type for fields of pydantic's models. Both are dicts, so that pydantic need not be there.
-
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
-        """The value itself, or its JSON form. A model's JSON has it as `msgspec.json.encode` writes it: bytes as base64."""
-
-        def read(value: object) -> Message:
-            return value if isinstance(value, cls) else msgspec.convert(value, cls)
-
-        return {
-            "type": "function-plain",
-            "function": {"type": "no-info", "function": read},
-            "serialization": {"type": "function-plain", "function": msgspec.to_builtins, "when_used": "json"},
-        }
+        return pydantic_core_schema(cls)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: object, handler: object) -> dict[str, Any]:
-        schema = msgspec.json.schema(cls)
-        definitions = cast("dict[str, object]", schema["$defs"])
-        return cast("dict[str, Any]", _inlined(definitions[cls.__name__], definitions=definitions))
+        return pydantic_json_schema(cls)
+
+
+# What makes a struct a type for fields of pydantic's models. Both are dicts, so that pydantic need not be there.
+
+
+def pydantic_core_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The value itself, or its JSON form. A model's JSON has it as `msgspec.json.encode` writes it: bytes as base64."""
+
+    def read(value: object) -> msgspec.Struct:
+        return value if isinstance(value, kind) else msgspec.convert(value, kind)
+
+    return {
+        "type": "function-plain",
+        "function": {"type": "no-info", "function": read},
+        "serialization": {"type": "function-plain", "function": msgspec.to_builtins, "when_used": "json"},
+    }
+
+
+def pydantic_json_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    schema = msgspec.json.schema(kind)
+    definitions = cast("dict[str, object]", schema["$defs"])
+    return cast("dict[str, Any]", _inlined(definitions[kind.__name__], definitions=definitions))
 
 
 def _inlined(schema: object, *, definitions: dict[str, object]) -> object:
