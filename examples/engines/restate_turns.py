@@ -1,10 +1,11 @@
-"""Run turns on Restate: it holds keys, asks wait there without a process, and turnwise's journal is the truth (docs/engines.md)."""
+"""Run turns on Restate: it holds keys, asks wait there without a process, and the journal is the truth (docs/engines.md)."""
 
 import sys
 from typing import Any
 
 import restate
 import uvicorn
+
 from turnwise import Agent, Approval, Journal, Policy, tool
 from turnwise.testing import ScriptedModel, call
 from turnwise.testing.scripted_model import Said
@@ -55,4 +56,4 @@ async def asks(context: restate.ObjectSharedContext) -> dict[str, Any]:
 
 
 app = restate.app([turns], protocol="request_response")
-uvicorn.run(app, port=int(sys.argv[2]), log_level="warning", timeout_graceful_shutdown=20)
+uvicorn.run(app, port=int(sys.argv[2]), log_level="warning")
