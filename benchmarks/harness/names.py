@@ -19,6 +19,7 @@ NAMES = (
     "answer",
     "gateway",
     "worker_turns",
+    "engines",
     "resuming",
 )
 

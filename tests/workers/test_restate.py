@@ -90,6 +90,11 @@ def worker(folder: Path, *, port: int) -> subprocess.Popen[str]:
     """The example, once it takes connections."""
     example = str(ROOT / "examples" / "engines" / "restate_turns.py")
     process = started([sys.executable, example, str(folder / "turns.db"), str(port)], cwd=folder)
+    await_port(port, process=process)
+    return process
+
+
+def await_port(port: int, *, process: subprocess.Popen[str]) -> None:
     give_up = time.monotonic() + HANG_S
     while True:
         try:
@@ -98,7 +103,7 @@ def worker(folder: Path, *, port: int) -> subprocess.Popen[str]:
             assert process.poll() is None and time.monotonic() < give_up, "the worker did not start"
             time.sleep(PAUSE_S)
         else:
-            return process
+            return
 
 
 @pytest.fixture
