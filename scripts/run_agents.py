@@ -27,7 +27,8 @@ from real_agents.running import WITHOUT, Outcome, Trial, run_trial  # noqa: E402
 
 PAGE = ROOT / "docs" / "gateway-agents.md"
 AT_ONCE, WAITING_AT_ONCE = 3, 16  # a stalled stream costs nothing but time
-CLIENTS = ("acpx",)  # of an editor's protocol: no agents, so they stand on no page
+# A client of an editor's protocol, and an engine: no agents, so they stand on no page.
+OTHERS = ("acpx", "@restatedev/restate-server")
 PYTHON_AGENTS = frozenset({"langchain", "pydantic-ai"})
 FAMILIES = {
     "openai_chat": "Chat Completions",
@@ -141,7 +142,7 @@ def drawn(found: dict[Trial, Outcome]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     only = "only this one; can be repeated"
-    parser.add_argument("--agent", action="append", choices=[*AGENTS, *CLIENTS], help=only)
+    parser.add_argument("--agent", action="append", choices=[*AGENTS, *OTHERS], help=only)
     parser.add_argument("--case", action="append", choices=CASES, help="only this one; can be repeated")
     parser.add_argument("--setup", action="store_true", help="install the agents")
     parser.add_argument("--json", action="store_true", help="one line a run, with the end of what the agent said")
@@ -152,8 +153,8 @@ def main() -> int:
     agents, cases = options.agent or list(AGENTS), options.case or list(CASES)
     if options.setup:
         return setup(agents)
-    if clients := [name for name in agents if name in CLIENTS]:
-        parser.error(f"{clients[0]} is no agent: it can only be installed (--setup)")
+    if others := [name for name in agents if name in OTHERS]:
+        parser.error(f"{others[0]} is no agent: it can only be installed (--setup)")
     if (options.draw or options.check) and (options.agent or options.case):
         parser.error("the page has all agents and cases: leave out --agent and --case")
     missing = [lack for name in agents if (lack := AGENTS[name].missing())]

@@ -55,7 +55,7 @@ class TemporalServer:
             *QUIET,
             *self._more,
         ]
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -65,16 +65,16 @@ class TemporalServer:
         give_up = time.monotonic() + HANG_S
         asked = [PROGRAM, "operator", "namespace", "describe", "default", "--address", self.address]
         while subprocess.run(asked, capture_output=True, timeout=HANG_S, check=False).returncode != 0:
-            assert self._process.poll() is None and time.monotonic() < give_up, "the Temporal server did not start"
+            assert self.process.poll() is None and time.monotonic() < give_up, "the Temporal server did not start"
 
     def crash(self) -> None:
-        self._process.kill()
-        self._process.wait(HANG_S)
+        self.process.kill()
+        self.process.wait(HANG_S)
 
     def stop(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(HANG_S)
+            self.process.wait(HANG_S)
         except subprocess.TimeoutExpired:
             self.crash()
 

@@ -20,6 +20,7 @@ NAMES = (
     "gateway",
     "worker_turns",
     "pieces",
+    "engines",
     "resuming",
 )
 

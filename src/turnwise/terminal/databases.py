@@ -206,7 +206,7 @@ def submit_command(
         )
         with as_one_line(), as_database_failure():
             _check_texts(click.get_current_context())
-            dsn, read = checked_dsn(database), _labels(labels)
+            dsn, read = checked_dsn(database), labels_given(labels)
             found, key = submit_to_engine(engine, dsn=dsn, agent=agent, session=session, prompt=prompt, labels=read)
         sys.stdout.write(f"{msgspec.json.encode({'session': found, 'key': key}).decode() if as_json else found}\n")
         return
