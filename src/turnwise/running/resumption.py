@@ -65,7 +65,7 @@ class LeftTurn(msgspec.Struct, kw_only=True):
     command that may have run; `ended`: of those with a recorded result. `answered`: the answers to the current asks. `added`: the
     rules that earlier resumptions added. `unknown`: calls that were told as unknown, here or before. `program`: the current
     program. `tries`: how often in a row it was taken up without progress. `is_cancelled`: somebody has cancelled it meanwhile.
-    `why_raised`: a tool has raised what is to end it.
+    `why_raised`: what a tool has raised; the turn ends with that.
     """
 
     turn: Turn
