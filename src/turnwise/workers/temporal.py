@@ -178,8 +178,8 @@ class _Legs:
 
     def _place(self, leg: _Leg) -> tuple[int, KeyedTurn | None]:
         """The leg at which the turn stands, which is a later one if the engine has forgotten some, and what the journal has of
-        it. The engine gives a leg out again only if it has given up the process before, so the turn is taken from whoever has
-        it. So is a turn that is cancelled."""
+        it. The engine gives a leg out again only if it has given up the process before, so the turn is taken from its process.
+        So is a turn that is cancelled."""
         order, turn, journal = leg.order, leg.order.turn, self._journal
         if turn.prompt:
             journal.accept(order.session, turn.key, turn.prompt)
