@@ -72,7 +72,6 @@ from turnwise.turn.events import ScriptFunction
 from turnwise.turn.programs import PROGRAM, TAKEN, functions_of, is_callable
 from turnwise.vocab import Cache, Settings, ToolSpec
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.relay_facts import relay_facts
 
 # The tool `script`: the model writes one small program that calls the other tools, so that one request runs them all.
 
@@ -546,6 +545,8 @@ def _tools_of(given: Sequence[ToolLike]) -> _ToolFields:
 
 def check_extra(at: Model, *, family: FamilyName, has_tools: bool, has_output: bool) -> None:
     """Raise CallerError for a field that turnwise itself writes: `extra` would replace it in every request, in silence."""
+    from turnwise.wire.relay_facts import relay_facts  # few models have extra fields
+
     facts = relay_facts(family)
     ours = {
         facts.beside: "give `instructions=` to the agent",
