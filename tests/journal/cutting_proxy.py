@@ -1,4 +1,4 @@
-"""A way to a PostgreSQL that is cut at a chosen message, as a network or a restart would."""
+"""A way to a server, most often a PostgreSQL, that is cut at a chosen message, as a network or a restart would."""
 
 import contextlib
 import select
@@ -15,9 +15,9 @@ Cut = Literal["before", "after", "unsent", "mute"]
 
 
 class CuttingProxy:
-    """Listens on loopback and forwards to the server's Unix socket. Close it at the end."""
+    """Listens on loopback and forwards to the server's Unix socket, or to its HOST:PORT. Close it at the end."""
 
-    def __init__(self, server: Path) -> None:
+    def __init__(self, server: Path | str) -> None:
         self._server = server
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._cut: Cut | None = None
@@ -28,8 +28,12 @@ class CuttingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    @property
     def dsn(self) -> str:
-        return f"postgresql://tester@127.0.0.1:{self._listener.getsockname()[1]}/postgres?sslmode=disable"
+        return f"postgresql://tester@{self.address}/postgres?sslmode=disable"
 
     def cut_at(self, message: int, cut: Cut) -> None:
         """Once, at the client's message of that number from now on."""
@@ -51,13 +55,17 @@ class CuttingProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.socket(socket.AF_UNIX)
+            server = socket.socket(socket.AF_UNIX if isinstance(self._server, Path) else socket.AF_INET)
             self._sockets += [client, server]
             threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
         try:
-            server.connect(str(self._server))
+            if isinstance(self._server, Path):
+                server.connect(str(self._server))
+            else:
+                host, _, port = self._server.partition(":")
+                server.connect((host, int(port)))
             while self._passes(client, server):
                 pass
         except (OSError, ValueError):

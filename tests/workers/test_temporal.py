@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client, Schedule, ScheduleActionStartWorkflow, ScheduleSpec, WorkflowFailureError
 
+from journal.cutting_proxy import CuttingProxy
 from postgres_server import PostgresServer
 from temporal_server import started
 from terminal.forking import start
@@ -19,6 +20,7 @@ from turnwise.testing import engine_conformance as kit
 from turnwise.workers.temporal import session_worker, turnwise_activities
 from turnwise.workers.temporal_sessions import EngineTurn, SessionWorkflow, TemporalTurns
 from waits import HANG_S
+from workers.engines import TemporalWorkers
 
 pytestmark = [pytest.mark.engines, pytest.mark.promise("keep:engines")]
 
@@ -189,6 +191,33 @@ async def test_the_database_of_the_journal_may_restart(
             own_postgres.start()
             assert await place.ended("restart") == "answered"
     assert place.effects("restart") == ["a", "b"]
+
+
+async def test_a_worker_behind_a_cut_network_loses_its_turn(
+    temporal_address: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    """Proves: nothing passes between a worker and Temporal any more, and neither is told. Another worker takes the turn over; the
+    first one, which still reaches the journal, writes nothing more, and each effect happens once."""
+    proxy = CuttingProxy(temporal_address)
+    far, near = (
+        TemporalWorkers(tmp_path, dsn=postgres_dsn, address=address, task_queue=tmp_path.name)
+        for address in (proxy.address, temporal_address)
+    )
+    try:
+        far.start_worker()
+        await near.submit("cut", "key", "slow:cut-a note:cut-b")
+        await kit.until(lambda: bool(kit.effects(near, "cut")))
+        near.start_worker()
+        proxy.stop_forwarding()
+        assert await kit.ended(near, "cut") == ["answered"]
+        (tmp_path / "go").touch()
+        await near.submit("cut", "later", "note:cut-c")
+        assert await kit.ended(near, "cut", turns=2) == ["answered"] * 2
+        assert sorted(kit.effects(near, "cut")) == ["cut-a", "cut-b", "cut-c"] and kit.told_unknown(near, "cut") == 1
+    finally:
+        far.end()
+        near.end()
+        proxy.close()
 
 
 async def test_the_engine_may_die_and_forget(postgres_dsn: str, tmp_path: Path) -> None:
