@@ -1,6 +1,7 @@
 """Tools that can run, and the running of all calls of a step: together, each within its deadline, each with one result."""
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import math
@@ -617,7 +618,8 @@ class ToolRun:
                 raise
             return cancelled_itself(call, error)
         except BaseException as error:  # noqa: BLE001 (see `failure_of`)
-            return failure_of(call, error)
+            # After a second Ctrl-C the loop is closed, and Python ends what it still held: that is no fault of the tool.
+            return failure_of(call, error) if _is_in_loop() else error_result(call, f"`{call.name}` was thrown away")
 
     def _call_here(self, function: Callable[[Arguments], object], arguments: Arguments, call: ToolCall) -> object:
         """In the tool's own thread: its result, also made there, or what must be awaited for it. Raises nothing."""
@@ -630,6 +632,12 @@ class ToolRun:
             return cancelled_itself(call, error)
         except BaseException as error:  # noqa: BLE001 (see `failure_of`)
             return failure_of(call, error)
+
+
+def _is_in_loop() -> bool:
+    with contextlib.suppress(RuntimeError):
+        return asyncio.get_running_loop().is_running()
+    return False
 
 
 def _is_large(value: object) -> bool:
