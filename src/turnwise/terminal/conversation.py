@@ -9,7 +9,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 from turnwise._version import __version__
-from turnwise.agent.formatting import many
+from turnwise.agent.formatting import cost_said, many
+from turnwise.agent.histories import read_session
 from turnwise.agent.resume_lookup import is_left
 from turnwise.agent.run_setup import RunOptions
 from turnwise.base.clock import Clock, SystemClock
@@ -22,6 +23,7 @@ from turnwise.coding_agent.left_turns import find_left, furnish_left, left_line
 from turnwise.coding_agent.model_names import Doubts, ModelsAtHand, Offers, another_model, choice_of
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.permissions import rule_said
+from turnwise.coding_agent.plan import last_plan, plan_rows
 from turnwise.coding_agent.prompts import CliPrompt
 from turnwise.coding_agent.run_events import FailedModel
 from turnwise.coding_agent.run_servers import open_servers, servers_of_run
@@ -181,7 +183,7 @@ class Chat:
         self._given = given
         self._journal = journal
         self._clock = clock
-        self._screen = Screen(plain=given["plain"], clock=clock)
+        self._screen = Screen(plain=given["plain"], clock=clock, opens="Ctrl-O")
         self._terminal = Terminal(
             screen=self._screen,
             history=history,
@@ -194,6 +196,7 @@ class Chat:
             ),
             completed=len(COMMANDS),
         )
+        self._terminal.open_folded = self.open_folded
         self._offers = Offers()
         self._doubts = Doubts()
         self._spent = SessionSpent()
@@ -208,6 +211,7 @@ class Chat:
         self._place = furnish(given, journal=journal, clock=clock, attended=True, servers=self._servers)
         self._policy = self._place.policy
         before = self._place.before
+        self._screen.plan = None if before is None else last_plan(read_session(self._journal, before).messages)
         self._session = "" if before is None else before.row.id
         self._asks = () if before is None or is_left(before) else pending_of(journal, before).asks
 
@@ -249,7 +253,9 @@ class Chat:
         with cancelling():
             while True:
                 try:
-                    return await self._terminal.text(PROMPT, default=typed)
+                    return await self._terminal.text(
+                        PROMPT, default=typed, above=lambda: plan_rows(self._screen.plan), below=self._figures
+                    )
                 except PromptStopped as stopped:  # Ctrl-C clears the line
                     typed, is_empty = "", not stopped.typed.strip()
                     if is_empty and is_told:
@@ -259,6 +265,16 @@ class Chat:
                     is_told = is_empty
                 except (PromptLeft, asyncio.CancelledError):
                     return None
+
+    async def open_folded(self) -> None:
+        """Open what the screen has shown in part, the newest first."""
+        await self._terminal.open(self._screen.folds.newest_first)
+
+    def _figures(self) -> str:
+        """The session's figures, for the line below the prompt."""
+        cost = cost_said(self._spent.cost) if self._spent.cost.requests else ""
+        model = visible_line(self._place.choice.model)
+        return " · ".join([one for one in (self._screen.mode(), model, self._screen.window_said, cost) if one])
 
     async def _turn(self, text: str | None) -> str:
         """Run one turn, then carry out the commands that were typed meanwhile. Returns typed text that was not used. Without a

@@ -153,6 +153,10 @@ class Screen:
         self._held: list[Callable[[], None]] | None = None
         self._children: dict[tuple[str, ...], dict[str, str]] = {}  # names of current calls, by path and id
 
+    @property
+    def window_said(self) -> str:
+        return self._waiting.window_said
+
     def begin(self, bounds: WaitBounds) -> None:
         """A turn is about to run within these bounds."""
         self._waiting = Waiting(bounds, used=self._waiting.used)

@@ -6,32 +6,37 @@ import os
 import shutil
 import sys
 import termios
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
+from turnwise.coding_agent.shown_work import Fold
 from turnwise.coding_agent.text import clean_row, has_colour
 from turnwise.terminal.pager import (
+    OPENED_KEYS,
     Pages,
     PromptLeft,
     PromptPutAside,
     PromptStopped,
+    Shelf,
     TypingPause,
     page,
     plain_lines,
     scrolls_away,
 )
-from turnwise.terminal.rows import columns_of, fitted, say
+from turnwise.terminal.rows import columns_of, cut_row, fitted, say
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.key_binding.key_processor import KeyPressEvent
     from prompt_toolkit.output import Output
+    from prompt_toolkit.styles import Style
 
     from turnwise.terminal.typed_keys import TypedKeys
 
@@ -70,12 +75,15 @@ class Terminal:
         self._history = history
         self._completer = completer
         self._completed = completed  # completions that are shown at once, if there is room
+        self._around: tuple[str, Callable[[], Sequence[str]], Callable[[], str]] = ("", tuple, str)
+        self.open_folded: Callable[[], Awaitable[object]] | None = None  # what Ctrl-O at the main prompt does
         self._turn = asyncio.Lock()
         self._input: TypedKeys | None = None
         self._output: Output | None = None
         self._main: PromptSession[str] | None = None
         self._begun: PromptSession[str] | None = None  # the prompt with a text that gives way to an ask
         self._keys: Callable[[bool], None] | None = None
+        self._opened: asyncio.Future[None] | None = None  # the pager with texts that were folded
         self._pause = TypingPause(self._clock)
 
     @property
@@ -111,7 +119,9 @@ class Terminal:
             self._asks -= 1
 
     def _give_way(self) -> None:
-        """An ask waits: the prompt for a text goes away, as soon as it is there."""
+        """An ask waits: the prompt for a text goes away, as soon as it is there, and so does an open text."""
+        if self._asks and self._opened is not None:
+            self._opened.cancel()
         if self._asks and self._begun is not None and self._begun.app.is_running and not self._begun.app.is_done:
             self._begun.app.erase_when_done = True
             self._begun.app.exit(exception=PromptPutAside(self.typed))
@@ -187,7 +197,34 @@ class Terminal:
         """Show the pages, with the question below them, until the person goes back to it. Raises PromptStopped."""
         input, output = self._ends()
         self._forget_typed_ahead()
-        await page(pages, question=question, input=input, output=output, coloured=has_colour(sys.stderr))
+        await page(Shelf([pages]), question=question, input=input, output=output, coloured=has_colour(sys.stderr))
+
+    async def open(self, folds: Sequence[Fold]) -> None:
+        """Show these texts in the pager, the first of them first, until the person leaves it. An ask ends it."""
+        if not folds:
+            return
+        input, output = self._ends()
+        use = input.use
+        input.wants("text")
+        shelf = Shelf(
+            [Pages(fold.lines, coloured=True) for fold in folds], titles=[clean_row(fold.title) for fold in folds]
+        )
+        self._opened = asyncio.ensure_future(
+            page(
+                shelf,
+                question=lambda: shelf.title,
+                keys=OPENED_KEYS,
+                input=input,
+                output=output,
+                coloured=has_colour(sys.stderr),
+            )
+        )
+        try:
+            await asyncio.wait([self._opened])
+        finally:
+            self._opened.cancel()
+            self._opened = None
+            input.wants(use)
 
     async def says_yes(
         self, question: Callable[[], str], *, shown: Sequence[str] = (), whole: Sequence[str] | None = None
@@ -215,11 +252,18 @@ class Terminal:
         except (PromptStopped, PromptLeft):
             return False
 
-    async def text(self, message: str, *, default: str = "") -> str:
-        """The text typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history.
-        Raises PromptStopped, PromptLeft."""
+    async def text(
+        self,
+        message: str,
+        *,
+        default: str = "",
+        above: Callable[[], Sequence[str]] = tuple,
+        below: Callable[[], str] = str,
+    ) -> str:
+        """The text typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history. While
+        it is typed, the rows `above` and the line `below` it are shown. Raises PromptStopped, PromptLeft."""
         session = self._main or self._main_prompt()
-        session.message = message
+        self._around = (message, above, below)
         self._ends()[0].wants("text")
         session.reserve_space_for_menu = min(1 + self._completed, shutil.get_terminal_size().lines - 1)
         return await self._answer(session, default=default)
@@ -243,6 +287,9 @@ class Terminal:
 
         input, output = self._ends()
         self._main = PromptSession(
+            self._message,
+            bottom_toolbar=self._bar,
+            style=bar_style(),
             input=input,
             output=output,
             history=_history_in(self._history),
@@ -250,11 +297,24 @@ class Terminal:
             complete_while_typing=False,
             multiline=True,
             prompt_continuation="  ",
-            key_bindings=_keys_of_text(),
+            key_bindings=_keys_of_text(self.open_folded),
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
         )
         return self._main
+
+    def _message(self) -> "StyleAndTextTuples":
+        """With the rows above it, as long as the text is not sent."""
+        from prompt_toolkit.application import get_app
+
+        message, above, _ = self._around
+        cells = shutil.get_terminal_size().columns - 1
+        rows = [] if get_app().is_done else [cut_row(clean_row(row), cells=cells) for row in above()]
+        return [*[("class:above", f"{row}\n") for row in rows], ("", message)]
+
+    def _bar(self) -> str | None:
+        line = clean_row(self._around[2]())
+        return cut_row(line, cells=shutil.get_terminal_size().columns - 1) or None
 
     def _ends(self) -> "tuple[TypedKeys, Output]":
         if self._input is None or self._output is None:
@@ -337,8 +397,17 @@ def _quiet(attributes: TerminalAttributes) -> TerminalAttributes:
     return changed
 
 
-def _keys_of_text() -> "KeyBindings":
-    """Enter sends, unless the line ends with a backslash; Esc-Enter makes a new line."""
+def bar_style() -> "Style":
+    """The rows around the prompt are dim; prompt_toolkit's own bar is in reverse."""
+    from prompt_toolkit.styles import Style
+
+    dim = "noreverse ansibrightblack"
+    return Style.from_dict({"bottom-toolbar": dim, "bottom-toolbar.text": dim, "above": "ansibrightblack"})
+
+
+def _keys_of_text(open_folded: "Callable[[], Awaitable[object]] | None") -> "KeyBindings":
+    """Enter sends, unless the line ends with a backslash; Esc-Enter makes a new line; Ctrl-O opens what is folded."""
+    from prompt_toolkit.application import in_terminal
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
@@ -351,6 +420,12 @@ def _keys_of_text() -> "KeyBindings":
             buffer.insert_text("\n")
         else:
             buffer.validate_and_handle()
+
+    @keys.add("c-o")
+    async def _(_: "KeyPressEvent") -> None:
+        if open_folded is not None:
+            async with in_terminal():
+                await open_folded()
 
     @keys.add("escape", "enter")
     def _(event: "KeyPressEvent") -> None:

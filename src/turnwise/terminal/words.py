@@ -87,6 +87,7 @@ def unknown_said(name: str) -> str:
 
 
 PROMPT = "» "
+OPENS = "\x0f"  # Ctrl-O
 
 
 class PartsOf(Protocol):
@@ -120,6 +121,7 @@ class TypedWords:
         self._saying: asyncio.Task[None] | None = None
         self._unsent: list[str] = []
         self._typing: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._is_over = False
         self.commands: list[str] = []  # typed for the session: they wait for the end of the turn
 
@@ -133,6 +135,8 @@ class TypedWords:
 
     async def ended(self) -> str:
         """The turn has ended. Returns the text that was typed for it but not used. Await this while still `heeded`."""
+        if self._opening is not None and not self._opening.done():  # somebody reads
+            await asyncio.wait([self._opening])
         if self._saying is not None and not self._saying.done():
             self._saying.cancel()
             await asyncio.wait([self._saying])
@@ -145,7 +149,18 @@ class TypedWords:
             self._unsent.append(self._begun)
         return "\n".join(self._unsent)
 
+    def open_folded(self) -> None:
+        """Open what is folded, and go on after it; the turn runs meanwhile."""
+        if not self._is_over and (self._opening is None or self._opening.done()):
+            self._opening = asyncio.create_task(self._open(), name="folded text")
+
+    async def _open(self) -> None:
+        async with self._terminal.taken(for_text=True):
+            await self._terminal.open(self._screen.folds.newest_first)
+
     def _typed(self, given: str) -> None:
+        if OPENS in given:
+            self.open_folded()
         *lines, rest = (self._begun + _NO_WORDS.sub("", given.replace("\r", "\n"))).split("\n")
         said = [line for line in lines if line.strip()]
         for line in said:
