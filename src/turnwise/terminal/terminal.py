@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import termios
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
@@ -14,6 +15,7 @@ from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.shown_work import Fold
 from turnwise.coding_agent.text import clean_row, has_colour
+from turnwise.terminal.keys import Actions, TurnKeys, question_keys, text_keys
 from turnwise.terminal.pager import (
     OPENED_KEYS,
     Pages,
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
     from prompt_toolkit.formatted_text import StyleAndTextTuples
     from prompt_toolkit.history import History
-    from prompt_toolkit.key_binding import KeyBindings
-    from prompt_toolkit.key_binding.key_processor import KeyPressEvent
     from prompt_toolkit.output import Output
     from prompt_toolkit.styles import Style
 
@@ -66,6 +66,7 @@ class Terminal:
         history: Path | None = None,
         completer: "Callable[[], Completer] | None" = None,
         completed: int = 0,
+        actions: Actions | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._screen = screen
@@ -75,8 +76,10 @@ class Terminal:
         self._history = history
         self._completer = completer
         self._completed = completed  # completions that are shown at once, if there is room
-        self._around: tuple[str, Callable[[], Sequence[str]], Callable[[], str]] = ("", tuple, str)
-        self.open_folded: Callable[[], Awaitable[object]] | None = None  # what Ctrl-O at the main prompt does
+        self._around: tuple[str | Callable[[], str], Callable[[], Sequence[str]], Callable[[], str]] = ("", tuple, str)
+        self._actions: Actions = {} if actions is None else actions
+        self._cleared = ""  # the last line that Ctrl-C has cleared
+        self._acting: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._input: TypedKeys | None = None
         self._output: Output | None = None
@@ -169,6 +172,7 @@ class Terminal:
             output=output,
             completer=completer,
             complete_while_typing=False,
+            key_bindings=question_keys(),
             refresh_interval=1.0 if ticks else 0,
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
@@ -220,7 +224,8 @@ class Terminal:
             )
         )
         try:
-            await asyncio.wait([self._opened])
+            with contextlib.suppress(PromptStopped, asyncio.CancelledError):  # Ctrl-C leaves it, and an ask ends it
+                await self._opened
         finally:
             self._opened.cancel()
             self._opened = None
@@ -254,19 +259,26 @@ class Terminal:
 
     async def text(
         self,
-        message: str,
+        message: str | Callable[[], str],
         *,
         default: str = "",
         above: Callable[[], Sequence[str]] = tuple,
         below: Callable[[], str] = str,
     ) -> str:
-        """The text typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history. While
-        it is typed, the rows `above` and the line `below` it are shown. Raises PromptStopped, PromptLeft."""
+        """The text typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history, in
+        which a line that Ctrl-C clears is found again until the session ends. While it is typed, the rows `above` it and the
+        line `below` it are shown. Raises PromptStopped, PromptLeft."""
         session = self._main or self._main_prompt()
         self._around = (message, above, below)
         self._ends()[0].wants("text")
         session.reserve_space_for_menu = min(1 + self._completed, shutil.get_terminal_size().lines - 1)
-        return await self._answer(session, default=default)
+        try:
+            return await self._answer(session, default=default)
+        except PromptStopped as stopped:
+            if stopped.typed.strip():
+                self._cleared = stopped.typed
+                session.history.append_string(stopped.typed)
+            raise
 
     async def _answer(
         self, session: "PromptSession[str]", *, default: str, pre_run: Callable[[], None] | None = None
@@ -292,12 +304,12 @@ class Terminal:
             style=bar_style(),
             input=input,
             output=output,
-            history=_history_in(self._history),
+            history=_history_in(self._history, keeps=lambda text: text != self._cleared),
             completer=None if self._completer is None else self._completer(),
             complete_while_typing=False,
             multiline=True,
             prompt_continuation="  ",
-            key_bindings=_keys_of_text(self.open_folded),
+            key_bindings=text_keys(self._actions, say=self.say),
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
         )
@@ -310,7 +322,10 @@ class Terminal:
         message, above, _ = self._around
         cells = shutil.get_terminal_size().columns - 1
         rows = [] if get_app().is_done else [cut_row(clean_row(row), cells=cells) for row in above()]
-        return [*[("class:above", f"{row}\n") for row in rows], ("", message)]
+        return [
+            *[("class:above", f"{row}\n") for row in rows],
+            ("", message if isinstance(message, str) else message()),
+        ]
 
     def _bar(self) -> str | None:
         line = clean_row(self._around[2]())
@@ -340,12 +355,29 @@ class Terminal:
 
             clear_typeahead(self._input)
 
+    def _act(self, does: str) -> None:
+        """What a key does while a turn runs, unless an action before it still has the terminal."""
+        if does in self._actions and (self._acting is None or self._acting.done()):
+            self._acting = asyncio.create_task(self._apart(self._actions[does]), name=f"key: {does}")
+
+    async def _apart(self, action: Callable[[], Awaitable[None]]) -> None:
+        async with self.taken():
+            await action()
+
+    async def acted(self) -> None:
+        """Wait for the person to leave what a key has opened."""
+        if self._acting is not None:
+            await self._acting
+
     @contextlib.contextmanager
-    def heeding(self, typed: Callable[[str], object], *, keep: Callable[[str], object]) -> Generator[None]:
-        """Inside this block, `typed` gets typed keys at once, without echo, while there is no prompt; Ctrl-C is a signal. `keep`
-        gets keys that were typed at an ask and are no answer to it."""
+    def heeding(
+        self, typed: Callable[[str], object], *, keep: Callable[[str], object], stop: Callable[[], object]
+    ) -> Generator[None]:
+        """Inside this block, `typed` gets typed keys at once, without echo, while there is no prompt; Ctrl-C is a signal, and Esc
+        calls `stop`. `keep` gets keys that were typed at an ask and are no answer to it."""
         loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
         before: TerminalAttributes = termios.tcgetattr(descriptor)
+        keys = TurnKeys(lambda does: stop() if does == "stop" else self._act(does), descriptor=descriptor)
 
         def read() -> None:
             try:
@@ -355,18 +387,27 @@ class Terminal:
             if not given:  # hung up
                 loop.remove_reader(descriptor)
                 return
-            if given.endswith((b"\r", b"\n")):
+            text = keys.sift(given.decode("utf-8", "ignore"))
+            if text.endswith(("\r", "\n")):
                 self._pause.sent()
-            else:
+            elif text:
                 self._pause.typed()
-            typed(given.decode("utf-8", "ignore"))
+            typed(text)
+
+        def suspend() -> None:
+            """The terminal is given back as it was found before the process stops; after `fg` it is taken again."""
+            heed(False)
+            os.kill(os.getpid(), signal.SIGTSTP)  # the other processes of the job have had it from the terminal
+            heed(True)
 
         def heed(on: bool) -> None:
             if on:
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, _quiet(before))
                 loop.add_reader(descriptor, read)
                 os.set_blocking(descriptor, True)  # see TypedKeys.attach
+                loop.add_signal_handler(signal.SIGTSTP, suspend)
             else:
+                loop.remove_signal_handler(signal.SIGTSTP)
                 loop.remove_reader(descriptor)
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
@@ -375,6 +416,9 @@ class Terminal:
         try:
             yield
         finally:
+            keys.forget()
+            if self._acting is not None:
+                self._acting.cancel()
             self._keys = self._keep = None
             heed(False)
 
@@ -405,43 +449,16 @@ def bar_style() -> "Style":
     return Style.from_dict({"bottom-toolbar": dim, "bottom-toolbar.text": dim, "above": "ansibrightblack"})
 
 
-def _keys_of_text(open_folded: "Callable[[], Awaitable[object]] | None") -> "KeyBindings":
-    """Enter sends, unless the line ends with a backslash; Esc-Enter makes a new line; Ctrl-O opens what is folded."""
-    from prompt_toolkit.application import in_terminal
-    from prompt_toolkit.key_binding import KeyBindings
-
-    keys = KeyBindings()
-
-    @keys.add("enter")
-    def _(event: "KeyPressEvent") -> None:
-        buffer = event.current_buffer
-        if buffer.document.text_before_cursor.endswith("\\"):
-            buffer.delete_before_cursor()
-            buffer.insert_text("\n")
-        else:
-            buffer.validate_and_handle()
-
-    @keys.add("c-o")
-    async def _(_: "KeyPressEvent") -> None:
-        if open_folded is not None:
-            async with in_terminal():
-                await open_folded()
-
-    @keys.add("escape", "enter")
-    def _(event: "KeyPressEvent") -> None:
-        event.current_buffer.insert_text("\n")
-
-    return keys
-
-
-def _history_in(path: Path | None) -> "History":
-    """The history is kept in that file, as far as it can be written: a full disk ends nobody's session."""
+def _history_in(path: Path | None, *, keeps: Callable[[str], bool]) -> "History":
+    """The history is kept in that file, as far as it can be written: a full disk ends nobody's session. What it does not keep
+    is known until the end of the session."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     class KeptHistory(FileHistory):
         def store_string(self, string: str) -> None:
             with contextlib.suppress(OSError):
-                super().store_string(string)
+                if keeps(string):
+                    super().store_string(string)
 
     with contextlib.suppress(OSError):
         if path is not None:

@@ -87,7 +87,6 @@ def unknown_said(name: str) -> str:
 
 
 PROMPT = "» "
-OPENS = "\x0f"  # Ctrl-O
 
 
 class PartsOf(Protocol):
@@ -100,7 +99,7 @@ _NO_WORDS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?|[\x00-\x09\x0b-\x1f
 
 class TypedWords:
     """The first key opens a prompt, and the screen waits until it is closed. A line that comes as a whole is taken at once.
-    `parts` adds the files that a line names. A line that `begins_turn` is kept for the next prompt."""
+    `parts` adds the files that a line names. A line that `begins_turn` is kept for the next prompt. `stop` ends the turn."""
 
     def __init__(
         self,
@@ -110,8 +109,10 @@ class TypedWords:
         screen: Screen,
         parts: PartsOf,
         begins_turn: Callable[[str], bool],
+        stop: Callable[[], object],
     ) -> None:
         self._terminal = terminal
+        self._stop = stop
         self._run = run
         self._screen = screen
         self._parts = parts
@@ -121,13 +122,12 @@ class TypedWords:
         self._saying: asyncio.Task[None] | None = None
         self._unsent: list[str] = []
         self._typing: asyncio.Task[None] | None = None
-        self._opening: asyncio.Task[None] | None = None
         self._is_over = False
         self.commands: list[str] = []  # typed for the session: they wait for the end of the turn
 
     @contextlib.contextmanager
     def heeded(self) -> Generator[None]:
-        with self._terminal.heeding(self._typed, keep=self._keep):
+        with self._terminal.heeding(self._typed, keep=self._keep, stop=self._stop):
             try:
                 yield
             finally:
@@ -135,8 +135,7 @@ class TypedWords:
 
     async def ended(self) -> str:
         """The turn has ended. Returns the text that was typed for it but not used. Await this while still `heeded`."""
-        if self._opening is not None and not self._opening.done():  # somebody reads
-            await asyncio.wait([self._opening])
+        await self._terminal.acted()
         if self._saying is not None and not self._saying.done():
             self._saying.cancel()
             await asyncio.wait([self._saying])
@@ -149,18 +148,7 @@ class TypedWords:
             self._unsent.append(self._begun)
         return "\n".join(self._unsent)
 
-    def open_folded(self) -> None:
-        """Open what is folded, and go on after it; the turn runs meanwhile."""
-        if not self._is_over and (self._opening is None or self._opening.done()):
-            self._opening = asyncio.create_task(self._open(), name="folded text")
-
-    async def _open(self) -> None:
-        async with self._terminal.taken(for_text=True):
-            await self._terminal.open(self._screen.folds.newest_first)
-
     def _typed(self, given: str) -> None:
-        if OPENS in given:
-            self.open_folded()
         *lines, rest = (self._begun + _NO_WORDS.sub("", given.replace("\r", "\n"))).split("\n")
         said = [line for line in lines if line.strip()]
         for line in said:
@@ -183,8 +171,9 @@ class TypedWords:
     async def _type(self) -> None:
         try:
             text = await self._line()
-        except PromptStopped:
-            self._run.interrupt()
+        except PromptStopped as stopped:
+            self._begun = stopped.typed
+            self._stop()
         except PromptLeft:
             return
         else:
@@ -214,7 +203,7 @@ class TypedWords:
         self.commands.append(line)
         command, _ = command_of(line) or ("", "")
         if command == "/quit":
-            self._run.interrupt()
+            self._stop()
             self._screen.tell("leaving: the turn ends with what is there")
         else:
             self._screen.tell(f"`{visible_line(line.strip())}` waits for the end of the turn")
