@@ -38,7 +38,7 @@ SECRET_VARIABLES = ("TEMPORAL_API_KEY", "TEMPORAL_TLS_CLIENT_KEY_DATA", "TEMPORA
 LEG = "turnwise_leg"
 HEARTBEAT_S = 30.0  # at 3 to 5 s, the engine gave up a third of the turns of busy workers
 LONGEST_S = 24 * 3600.0  # of one leg: an activity needs a limit
-AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
+AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=4))  # after the heartbeat
 TASK = timedelta(
     seconds=5
 )  # of the workflow, which takes milliseconds: after it, another worker than a frozen one gets it
