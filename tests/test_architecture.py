@@ -35,7 +35,7 @@ NODES = {
     "agent": 28_600,
     "assembly": 38_000,
     "base": 7_700,
-    "coding_agent": 17_500,
+    "coding_agent": 18_800,
     "editors": 12_000,
     "endpoints": 11_100,
     "gateway": 13_400,
@@ -47,13 +47,13 @@ NODES = {
     "running": 21_000,
     "settings": 6_600,
     "telemetry": 3_800,
-    "terminal": 43_250,
+    "terminal": 44_500,
     "testing": 6_550,
-    "tools": 49_400,
+    "tools": 49_550,
     "turn": 28_600,
     "vocab": 6_150,
     "wire": 74_300,
-    "workers": 9_600,
+    "workers": 9_900,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.
 PROGRAMS = {
