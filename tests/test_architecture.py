@@ -32,12 +32,12 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 28_600,
+    "agent": 28_650,
     "assembly": 38_000,
     "base": 7_700,
-    "coding_agent": 17_500,
+    "coding_agent": 18_000,
     "editors": 12_000,
-    "endpoints": 11_100,
+    "endpoints": 11_200,
     "gateway": 13_400,
     "journal": 22_400,
     "lab": 40_700,
@@ -45,14 +45,14 @@ NODES = {
     "replay": 8_700,
     "rules": 36_500,
     "running": 21_000,
-    "settings": 6_600,
+    "settings": 7_350,
     "telemetry": 3_800,
-    "terminal": 42_550,
+    "terminal": 43_700,
     "testing": 6_550,
     "tools": 49_400,
     "turn": 28_600,
     "vocab": 6_150,
-    "wire": 74_300,
+    "wire": 74_450,
     "workers": 9_600,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.

@@ -59,7 +59,7 @@ def test_a_pipe_into_nothing_is_told_in_one_line_how_it_is_read(
     with (tmp_path / "hi.txt").open() as file:
         monkeypatch.setattr(sys, "stdin", file)
         ran = cli()
-    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1) and "`turnwise run -`" in ran.err
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1) and "`turnwise -p`" in ran.err
 
 
 def test_both_helps_name_every_exit_code_in_the_same_words(cli: Cli) -> None:
