@@ -25,7 +25,6 @@ from turnwise.rules.provider_tool_costs import models_named, terms_asked
 from turnwise.running.runner_config import StepPreparer
 from turnwise.settings.catalogue import find_limits, limits_over
 from turnwise.settings.endpoint_rows import own_profiles
-from turnwise.settings.kept_keys import kept_keys, kept_text
 from turnwise.turn.config import Effect, Fallback, TurnConfig
 from turnwise.turn.events import PrepareStep, StepPrepared
 from turnwise.wire.generations import moves_text, tells_behind
@@ -187,6 +186,8 @@ def open_endpoint(
 def _kept_key(profile: Profile, *, address: str, env: Mapping[str, str]) -> Secret | None:
     """The stored key, if the address is the provider's own and the one that it was stored for. Raises MissingKey that says
     where it goes, CallerError if it cannot be read."""
+    from turnwise.settings.kept_keys import kept_keys, kept_text  # the library has no need of it
+
     owner = key_owner(profile)
     if (kept := kept_keys(env).get(owner.name)) is None:
         return None
