@@ -125,6 +125,7 @@ def test_the_demo_is_as_wide_as_columns_says(cli: Cli, monkeypatch: pytest.Monke
     monkeypatch.setenv("COLUMNS", "72")
     table = cli("demo").out.partition("One turn, live")[0]
     assert max(map(len, table.splitlines())) == 72
+    assert table.count("tokens more: what describes") == 4  # and 816 less where a call is cut
 
 
 def test_the_demo_shows_a_turn_on_a_real_file(cli: Cli) -> None:

@@ -25,6 +25,7 @@ from turnwise.vocab.file_names import is_text
 
 
 PROMPT_OPTIONS = ("-p", "--print", "--prompt")  # print the answer and end: `run`
+OWN = ("-h", "--help", "-V", "--version")  # options of `turnwise` itself
 MOST = 200  # characters of the typed text that a hint repeats
 # What people type who know other programs, and what it is here. A model that is sent such a word can do nothing with it.
 ELSEWHERE = {"help": "--help", "version": "--version", "login": "auth add", "logout": "auth remove", "exec": "run"}
@@ -141,7 +142,7 @@ class LazyGroup(click.Group):
         return super().parse_args(ctx, args)
 
     def _with_command(self, args: list[str], *, ctx: click.Context) -> list[str]:
-        if args[0] in COMMANDS and args[0] not in ("chat", "run"):
+        if (args[0] in COMMANDS and args[0] not in ("chat", "run")) or args[0] in OWN:
             return args
         is_named = args[0] in COMMANDS
         run = self.get_command(ctx, "run")
@@ -159,7 +160,7 @@ class LazyGroup(click.Group):
         return ["chat", *options, "--", *words]
 
     def _is_of_chat(self, word: str, *, ctx: click.Context) -> bool:
-        if not word.startswith("-") or word in ("-h", "--help", "-V", "--version"):
+        if not word.startswith("-"):
             return False
         chat = self.get_command(ctx, "chat")
         assert chat is not None
