@@ -23,6 +23,7 @@ class Given(TypedDict):
     go_on: bool
     session: str | None
     system: str | None
+    mode: str | None
     allow: tuple[str, ...]
     ask_timeout: float | None
     no_sandbox: bool
@@ -43,6 +44,7 @@ NOTHING_GIVEN = Given(
     go_on=False,
     session=None,
     system=None,
+    mode=None,
     allow=(),
     ask_timeout=None,
     no_sandbox=False,

@@ -87,7 +87,8 @@ def allowances(order: SandboxOrder) -> Iterator[tuple[Path, int]]:
     for folder in order.git:
         for path in shared_paths(folder.at) if folder.shared else [folder.at]:
             yield path, READ | CHANGE
-    for root in (order.temporary, *order.writable, order.workspace):
+    roots = () if order.reads_only else (*order.writable, order.workspace)
+    for root in (order.temporary, *roots):
         # Where something hidden lies inside (the folder is the home folder), no new file can be made beside it.
         for path in _around(root, hidden=frozenset(order.hidden) - {root}):
             yield path, READ | CHANGE
