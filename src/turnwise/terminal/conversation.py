@@ -41,6 +41,7 @@ from turnwise.journal.journal import Journal, SessionRow, journal_path
 from turnwise.rules.permissions import PermissionRule
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import USAGE, complain, write_json
+from turnwise.terminal.keys import Actions, keys_said
 from turnwise.terminal.pager import PromptLeft, PromptStopped, cancelling
 from turnwise.terminal.rows import say
 from turnwise.terminal.screen import Screen
@@ -150,7 +151,8 @@ Tab completes `/` commands and `@file`, which puts the file in.
 What you type while the model works is given to it before its next request; a
 command waits for the end of the turn, and `exit` ends the turn.
 Ctrl-C ends the turn with what is there; once more before it has ended ends the
-program. At the prompt it clears the line; twice on an empty line, it leaves.
+program. At the prompt it clears the line, which Up brings back; twice on an
+empty line, it leaves.
 `turnwise --continue` goes on."""
 
 
@@ -182,6 +184,7 @@ class Chat:
         self._journal = journal
         self._clock = clock
         self._screen = Screen(plain=given["plain"], clock=clock)
+        self._actions: Actions = {}
         self._terminal = Terminal(
             screen=self._screen,
             history=history,
@@ -193,6 +196,7 @@ class Chat:
                 prompts=lambda: prompt_names(self._servers.toolsets),
             ),
             completed=len(COMMANDS),
+            actions=self._actions,
         )
         self._offers = Offers()
         self._doubts = Doubts()
@@ -275,7 +279,7 @@ class Chat:
             self._place, face=self._screen, terminal=self._terminal, policy=self._policy, later=False, run=run
         )
         ending = turn.to_end(None if text is None else CliPrompt(typed=text), options=options, asks=asks)
-        return await self._to_end(ending, run=run, place=self._place, otherwise=text or "")
+        return await self._to_end(ending, run=run, place=self._place, stop=turn.stop, otherwise=text or "")
 
     async def _resume_left(self) -> str:
         """Resume the session's last turn, if it was left. Returns typed text that was not used."""
@@ -294,7 +298,8 @@ class Chat:
         self._screen.tell(left_line(found, journal=self._journal, now_s=self._clock.now()))
         run = InterruptibleRun()
         turn = TurnUnderFace(place, face=self._screen, terminal=self._terminal, later=False, run=run)
-        return await self._to_end(turn.resumed_to_end(found), run=run, place=place, resumed=before.row.id)
+        ending = turn.resumed_to_end(found)
+        return await self._to_end(ending, run=run, place=place, stop=turn.stop, resumed=before.row.id)
 
     async def _to_end(
         self,
@@ -302,6 +307,7 @@ class Chat:
         *,
         run: InterruptibleRun,
         place: Workplace,
+        stop: Callable[[], object],
         otherwise: str = "",
         resumed: str = "",
     ) -> str:
@@ -313,6 +319,7 @@ class Chat:
             screen=self._screen,
             parts=functools.partial(typed_parts, place=place, policy=self._policy),
             begins_turn=functools.partial(is_prompt, servers=self._servers.toolsets),
+            stop=stop,
         )
         left = await self._shown(turn, words=words, place=place, otherwise=otherwise)
         if resumed:
@@ -391,7 +398,7 @@ class Chat:
             self._terminal.say(f"  {name:<13} {summary}")
         for line in prompt_lines(self._servers.toolsets):
             self._terminal.say(clean_row(line))
-        self._terminal.say(" ".join(KEYS.split()))
+        self._terminal.say(f"{' '.join(KEYS.split())} {keys_said(self._actions)}")
 
     def _usage(self, _: str) -> None:
         for line in self._spent.lines():

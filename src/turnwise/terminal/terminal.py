@@ -4,15 +4,17 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import termios
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.text import clean_row, has_colour
+from turnwise.terminal.keys import Actions, TurnKeys, question_keys, text_keys
 from turnwise.terminal.pager import (
     Pages,
     PromptLeft,
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer
     from prompt_toolkit.history import History
-    from prompt_toolkit.key_binding import KeyBindings
-    from prompt_toolkit.key_binding.key_processor import KeyPressEvent
     from prompt_toolkit.output import Output
 
     from turnwise.terminal.typed_keys import TypedKeys
@@ -61,6 +61,7 @@ class Terminal:
         history: Path | None = None,
         completer: "Callable[[], Completer] | None" = None,
         completed: int = 0,
+        actions: Actions | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._screen = screen
@@ -70,6 +71,9 @@ class Terminal:
         self._history = history
         self._completer = completer
         self._completed = completed  # completions that are shown at once, if there is room
+        self._actions: Actions = {} if actions is None else actions
+        self._cleared = ""  # the last line that Ctrl-C has cleared
+        self._acting: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._input: TypedKeys | None = None
         self._output: Output | None = None
@@ -159,6 +163,7 @@ class Terminal:
             output=output,
             completer=completer,
             complete_while_typing=False,
+            key_bindings=question_keys(),
             refresh_interval=1.0 if ticks else 0,
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
@@ -215,14 +220,20 @@ class Terminal:
         except (PromptStopped, PromptLeft):
             return False
 
-    async def text(self, message: str, *, default: str = "") -> str:
-        """The text typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history.
-        Raises PromptStopped, PromptLeft."""
+    async def text(self, message: str | Callable[[], str], *, default: str = "") -> str:
+        """The text typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history, in
+        which a line that Ctrl-C clears is found again until the session ends. Raises PromptStopped, PromptLeft."""
         session = self._main or self._main_prompt()
         session.message = message
         self._ends()[0].wants("text")
         session.reserve_space_for_menu = min(1 + self._completed, shutil.get_terminal_size().lines - 1)
-        return await self._answer(session, default=default)
+        try:
+            return await self._answer(session, default=default)
+        except PromptStopped as stopped:
+            if stopped.typed.strip():
+                self._cleared = stopped.typed
+                session.history.append_string(stopped.typed)
+            raise
 
     async def _answer(
         self, session: "PromptSession[str]", *, default: str, pre_run: Callable[[], None] | None = None
@@ -245,12 +256,12 @@ class Terminal:
         self._main = PromptSession(
             input=input,
             output=output,
-            history=_history_in(self._history),
+            history=_history_in(self._history, keeps=lambda text: text != self._cleared),
             completer=None if self._completer is None else self._completer(),
             complete_while_typing=False,
             multiline=True,
             prompt_continuation="  ",
-            key_bindings=_keys_of_text(),
+            key_bindings=text_keys(self._actions, say=self.say),
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
         )
@@ -280,12 +291,29 @@ class Terminal:
 
             clear_typeahead(self._input)
 
+    def _act(self, does: str) -> None:
+        """What a key does while a turn runs, unless an action before it still has the terminal."""
+        if does in self._actions and (self._acting is None or self._acting.done()):
+            self._acting = asyncio.create_task(self._apart(self._actions[does]), name=f"key: {does}")
+
+    async def _apart(self, action: Callable[[], Awaitable[None]]) -> None:
+        async with self.taken():
+            await action()
+
+    async def acted(self) -> None:
+        """Wait for the person to leave what a key has opened."""
+        if self._acting is not None:
+            await self._acting
+
     @contextlib.contextmanager
-    def heeding(self, typed: Callable[[str], object], *, keep: Callable[[str], object]) -> Generator[None]:
-        """Inside this block, `typed` gets typed keys at once, without echo, while there is no prompt; Ctrl-C is a signal. `keep`
-        gets keys that were typed at an ask and are no answer to it."""
+    def heeding(
+        self, typed: Callable[[str], object], *, keep: Callable[[str], object], stop: Callable[[], object]
+    ) -> Generator[None]:
+        """Inside this block, `typed` gets typed keys at once, without echo, while there is no prompt; Ctrl-C is a signal, and Esc
+        calls `stop`. `keep` gets keys that were typed at an ask and are no answer to it."""
         loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
         before: TerminalAttributes = termios.tcgetattr(descriptor)
+        keys = TurnKeys(lambda does: stop() if does == "stop" else self._act(does), descriptor=descriptor)
 
         def read() -> None:
             try:
@@ -295,18 +323,27 @@ class Terminal:
             if not given:  # hung up
                 loop.remove_reader(descriptor)
                 return
-            if given.endswith((b"\r", b"\n")):
+            text = keys.sift(given.decode("utf-8", "ignore"))
+            if text.endswith(("\r", "\n")):
                 self._pause.sent()
-            else:
+            elif text:
                 self._pause.typed()
-            typed(given.decode("utf-8", "ignore"))
+            typed(text)
+
+        def suspend() -> None:
+            """The terminal is given back as it was found before the process stops; after `fg` it is taken again."""
+            heed(False)
+            os.kill(os.getpid(), signal.SIGTSTP)  # the other processes of the job have had it from the terminal
+            heed(True)
 
         def heed(on: bool) -> None:
             if on:
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, _quiet(before))
                 loop.add_reader(descriptor, read)
                 os.set_blocking(descriptor, True)  # see TypedKeys.attach
+                loop.add_signal_handler(signal.SIGTSTP, suspend)
             else:
+                loop.remove_signal_handler(signal.SIGTSTP)
                 loop.remove_reader(descriptor)
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
@@ -315,6 +352,9 @@ class Terminal:
         try:
             yield
         finally:
+            keys.forget()
+            if self._acting is not None:
+                self._acting.cancel()
             self._keys = self._keep = None
             heed(False)
 
@@ -337,36 +377,16 @@ def _quiet(attributes: TerminalAttributes) -> TerminalAttributes:
     return changed
 
 
-def _keys_of_text() -> "KeyBindings":
-    """Enter sends, unless the line ends with a backslash; Esc-Enter makes a new line."""
-    from prompt_toolkit.key_binding import KeyBindings
-
-    keys = KeyBindings()
-
-    @keys.add("enter")
-    def _(event: "KeyPressEvent") -> None:
-        buffer = event.current_buffer
-        if buffer.document.text_before_cursor.endswith("\\"):
-            buffer.delete_before_cursor()
-            buffer.insert_text("\n")
-        else:
-            buffer.validate_and_handle()
-
-    @keys.add("escape", "enter")
-    def _(event: "KeyPressEvent") -> None:
-        event.current_buffer.insert_text("\n")
-
-    return keys
-
-
-def _history_in(path: Path | None) -> "History":
-    """The history is kept in that file, as far as it can be written: a full disk ends nobody's session."""
+def _history_in(path: Path | None, *, keeps: Callable[[str], bool]) -> "History":
+    """The history is kept in that file, as far as it can be written: a full disk ends nobody's session. What it does not keep
+    is known until the end of the session."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     class KeptHistory(FileHistory):
         def store_string(self, string: str) -> None:
             with contextlib.suppress(OSError):
-                super().store_string(string)
+                if keeps(string):
+                    super().store_string(string)
 
     with contextlib.suppress(OSError):
         if path is not None:
