@@ -4,16 +4,18 @@ No file of a project, no text of a model and no answer of a tool comes here: `ch
 of the person. The judge (`rules/permissions`) says what a mode means for a call, and the shell what a command finds read-only.
 """
 
+import contextlib
 import difflib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from turnwise.coding_agent.text import visible_line
 from turnwise.errors import CallerError
 from turnwise.rules.permission_facts import MODES, CallFacts, Mode, tightest
-from turnwise.running.run_context import Inspector
+from turnwise.running.run_context import Inspector, in_mode
 from turnwise.tools.sandbox import CannotGuard
 from turnwise.tools.sandbox.guarded_files import GuardedFiles
 from turnwise.tools.workspace.shell import Shell
@@ -62,7 +64,6 @@ TABLE: dict[Mode, ModeRow] = {
 }
 # The order of Shift-Tab. Nothing runs in a mode that is only passed, as a mode holds from the next turn on.
 CYCLE: tuple[Mode, ...] = ("ask", "edits", "sandbox", "plan")
-AT_START: tuple[Mode, ...] = ("plan", "ask", "edits")  # a restart ends sandbox mode
 
 
 def read_mode(name: str) -> Mode:
@@ -72,7 +73,7 @@ def read_mode(name: str) -> Mode:
             return mode
     near = difflib.get_close_matches(name.strip().casefold(), MODES, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(MODES)}"
-    raise CallerError(f"there is no such mode; {hint}")
+    raise CallerError(f"there is no mode `{visible_line(name)[:40]}`: {hint}")
 
 
 def _nowhere() -> str:
@@ -81,18 +82,18 @@ def _nowhere() -> str:
 
 class SessionMode:
     """The mode of one session. A tighter choice holds at once, a wider one from the next turn on. `why_no_sandbox` says why
-    sandbox mode is not offered; empty if it is."""
+    sandbox mode is not offered; empty if it is. `tell` is told if the session leaves sandbox mode by itself."""
 
     def __init__(self, first: Mode = "ask") -> None:
         self.chosen: Mode = first
         self.why_no_sandbox: Callable[[], str] = _nowhere
-        self.lost = ""  # why the session left sandbox mode by itself, until that was told
-        self._turn: Mode = first
-        self._worked: Mode = "ask"  # in which the last turn ran that could change something
+        self.tell: Callable[[str], object] = str
+        self._turn: Mode | None = None  # the mode in which the current turn began
+        self._worked: Mode = "ask" if first == "plan" else first  # in the last turn that could change something
 
     def now(self) -> Mode:
         """The mode that calls are judged in now."""
-        return tightest(self._turn, self.chosen)
+        return self.chosen if self._turn is None else tightest(self._turn, self.chosen)
 
     @property
     def said(self) -> str:
@@ -100,12 +101,21 @@ class SessionMode:
         later = f", {self.chosen} mode from the next turn on" if self.chosen != self.now() else ""
         return f"{self.now()} mode{later}"
 
-    def begin_turn(self, *, ceiling: Mode = "sandbox") -> None:
-        """What was chosen holds now. `ceiling` is the mode of a turn that goes on. Sandbox mode ends where it is not offered."""
+    def check(self) -> None:
+        """Leave sandbox mode where it is not offered any more."""
         if self.chosen == "sandbox" and (why := self.why_no_sandbox()):
             self.lose(why)
-        self._turn = tightest(self.chosen, ceiling)
+
+    @contextlib.contextmanager
+    def of_turn(self, mode: Mode) -> Generator[None]:
+        """Inside this block a turn runs that began in this mode."""
+        self._turn = tightest(mode, self.chosen)
         self._worked = self._worked if self._turn == "plan" else self._turn
+        try:
+            with in_mode(self.now):
+                yield
+        finally:
+            self._turn = None
 
     def choose(self, mode: Mode) -> None:
         """The person's choice. Raises CallerError for sandbox mode where it is not offered; then nothing has changed."""
@@ -132,11 +142,8 @@ class SessionMode:
     def lose(self, why: str) -> None:
         """Nothing keeps commands in any more: the session asks again, from the current call on."""
         if self.chosen == "sandbox":
-            self.chosen, self.lost = "ask", f"sandbox mode has ended, and you are asked again: {why}"
-
-    def told_lost(self) -> str:
-        said, self.lost = self.lost, ""
-        return said
+            self.chosen = "ask"
+            self.tell(f"sandbox mode has ended, and you are asked again: {why}")
 
     def stamped(self, inspect: Inspector) -> Inspector:
         """The inspector whose facts also say in which mode the session is."""

@@ -8,6 +8,7 @@ import msgspec
 
 from turnwise.settings.options import RunSettings, rows_from
 
+MODES_AT_START = ("plan", "ask", "edits")  # a restart ends sandbox mode
 NAMES_A_MODEL = frozenset({"model", "base_url", "api_key_env"})
 
 

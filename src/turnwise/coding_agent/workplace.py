@@ -51,6 +51,7 @@ from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session
 from turnwise.journal.prices import Prices, prices_of_layers
 from turnwise.rules.limits import Limit, MaxSteps
+from turnwise.rules.permission_facts import Mode, tightest
 from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.running.hooks import Hook
 from turnwise.running.run_context import Inspector
@@ -177,8 +178,9 @@ def furnish(
     workspace = WorkspacePaths(folder, changes=changes)
     mode, mode_note = (face.mode, "") if face.mode is not None else first_mode(given["mode"], last=last)
     shell = _shell_of(given, folder=folder, choice=choice, face=face, mode=mode)
-    mode.begin_turn(ceiling="sandbox" if left is None else policy.mode)
-    policy = msgspec.structs.replace(policy, mode=mode.now(), confines=shell.sandbox.confines)
+    mode.check()
+    ceiling = mode.chosen if left is None else tightest(policy.mode, mode.chosen)
+    policy = msgspec.structs.replace(policy, mode=ceiling, confines=shell.sandbox.confines)
     agents = _Agents(
         given=given,
         choice=choice,
@@ -191,7 +193,7 @@ def furnish(
         changes=changes,
         policy=policy,
         face=face,
-        hooks=_hooks_in(layers, folder=folder, shell=shell, mode=mode),
+        hooks=_hooks_in(layers, folder=folder, shell=shell, ceiling=ceiling, mode=mode),
         system=system,
         deadlines=deadlines,
         streams=streams,
@@ -253,11 +255,13 @@ def _shell_of(given: Given, *, folder: Path, choice: Choice, face: FaceTerms, mo
     return shell
 
 
-def _hooks_in(layers: Sequence[Layer], *, folder: Path, shell: Shell, mode: SessionMode) -> Sequence[Hook]:
+def _hooks_in(
+    layers: Sequence[Layer], *, folder: Path, shell: Shell, ceiling: Mode, mode: SessionMode
+) -> Sequence[Hook]:
     """In plan mode they find the folder read-only, as commands do."""
 
     def confined(command: Sequence[str], given: bytes) -> Wrapped | None:
-        return shell.confined(command, env=os.environ, given=given) if mode.now() == "plan" else None
+        return shell.confined(command, env=os.environ, given=given) if tightest(ceiling, mode.now()) == "plan" else None
 
     return read_hooks(layers, folder=folder, env=os.environ, confined=confined)
 

@@ -63,6 +63,7 @@ _UNDER_LANDLOCK = """. Under Landlock git can delete no branch, pack no referenc
 revert or bisect in a working tree beside the repository: ask the user to do that, to install bubblewrap, or to start \
 turnwise with --no-sandbox"""
 
+_READ_ONLY = b"Read-only file system"
 _BUSY = b": Device or resource busy"
 _BY_SANDBOX = re.compile(rb"^(?:bwrap|turnwise): ", re.MULTILINE)
 NOT_UNASKED = "the command was not run unasked: call it again, and the user is asked"
@@ -277,7 +278,7 @@ class Shell:
     def _refusal_told(self, tape: Tape, *, git: GitFolders, failed: bool, keeps: Keeps) -> list[str]:
         """What a command is told that was refused a place to write: programs only know that the file system is read-only."""
         refusals = b"\n".join(_REFUSED.findall(tape.ending)) if self.sandbox.files else b""
-        if keeps and (refusals or (failed and _BUSY in tape.ending)):
+        if keeps and (_READ_ONLY in tape.ending or (failed and _BUSY in tape.ending)):
             return [KEPT_SAID[keeps]]
         if git.why and (_OF_GIT.search(refusals) or os.fsencode(git.refused) in refusals):
             return [
