@@ -266,6 +266,7 @@ class Shell:
             hidden_env=self._hidden_env,
             own=self._private,
             outer_env=env,
+            shown=[path for path in map(Path, (program, *argv)) if path.is_absolute() and path.is_file()],
             given=descriptor,
             reads_only=True,
         )
