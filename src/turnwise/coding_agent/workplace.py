@@ -209,7 +209,7 @@ def furnish(
         ),
     )
     tools = [*agents.tools(workspace), *face.more]
-    inspect = shell.inspector(tools, clock=clock)
+    inspect = shell.inspector(tools, clock=clock, foresees=face.fit is None)
     return Workplace(
         folder=folder,
         agent=agents.root(tools, inspect=inspect),

@@ -518,7 +518,7 @@ class EditorSession:
         terms = FaceTerms(
             rules=MODES[self.mode].rules,
             allow_hint=MODES[self.mode].allow_hint,
-            fit=self._fit,
+            fit=self._fit if self._replaces_tools else None,
             more=(plan_tool(self.updates),),
             runs_commands=self._runs_commands,
         )
@@ -532,6 +532,11 @@ class EditorSession:
     def _show_terminal(self, call: ToolCall, terminal: str) -> None:
         if self._teller is not None:
             self._teller.show_terminal(call, terminal)
+
+    @property
+    def _replaces_tools(self) -> bool:
+        fs = self._means.can.fs
+        return self._runs_commands or bool(fs is not None and fs.read_text_file)
 
     def _fit(self, tool: Tool, workspace: WorkspacePaths) -> Tool:
         """The tool with the editor's unsaved texts, and its terminal where the user wants that."""
