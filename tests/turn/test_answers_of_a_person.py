@@ -59,9 +59,7 @@ def facts(*paths: str, fails: str = "", state: str = "") -> CallsInspected:
 
 def one(path: str, *, id: str = "", fails: str = "", state: str = "", resolved: str = "") -> CallFacts:
     resolved = resolved or f"/w/{path}"
-    fact = PathFact(
-        given=path, resolved=resolved, lexical=resolved, inside=resolved.startswith("/w/"), access="write"
-    )
+    fact = PathFact(given=path, resolved=resolved, lexical=resolved, inside=resolved.startswith("/w/"), access="write")
     return CallFacts(call_id=id or path, tool="edit", effect="write", paths=(fact,), fails=fails, state=state)
 
 
@@ -80,7 +78,10 @@ def test_an_edited_call_is_judged_and_shown_anew_and_runs_as_it_was_edited() -> 
     changed = Approval(call_id="a", verdict="allow", arguments='{"path":"c"}', digest=asked.asks[0].digest)
     allowed = Approval(call_id="b", verdict="allow", digest=asked.asks[1].digest)
     looks = play.does(Asked(approvals=(changed, allowed)))
-    assert isinstance(looks, InspectCalls) and [plan.arguments for plan in looks.calls] == ['{"path":"c"}', '{"path":"b"}']
+    assert isinstance(looks, InspectCalls) and [plan.arguments for plan in looks.calls] == [
+        '{"path":"c"}',
+        '{"path":"b"}',
+    ]
     again = play.does(CallsInspected(facts=(one("c", id="a"), one("b"))))
     assert isinstance(again, Ask) and [(ask.call.id, ask.arguments) for ask in again.asks] == [("a", '{"path":"c"}')]
     runs = play.does(Asked(approvals=(Approval(call_id="a", verdict="allow", digest=again.asks[0].digest),)))
@@ -110,7 +111,12 @@ def test_hooks_see_an_edited_call() -> None:
     play = Playing(msgspec.structs.replace(EDITS, hooks=("before_tool",)))
     play.does(edits("a", "b"), HooksRan(), facts("a", "b"))
     command = play.does(
-        Asked(approvals=(Approval(call_id="a", verdict="allow", arguments='{"path":"c"}'), Approval(call_id="b", verdict="allow")))
+        Asked(
+            approvals=(
+                Approval(call_id="a", verdict="allow", arguments='{"path":"c"}'),
+                Approval(call_id="b", verdict="allow"),
+            )
+        )
     )
     assert isinstance(command, RunHooks) and [plan.arguments for plan in command.calls] == ['{"path":"c"}']
     play.does(HooksRan(outcomes=(HookOutcome(by="guard", call_id="a", denied="not c"),)))
@@ -143,7 +149,10 @@ def test_nobody_is_asked_about_a_call_that_would_fail() -> None:
     assert result_texts(command) == [
         "Not run: `edit` would fail as things are, so the user was not asked about it: `old` is not in `a`"
     ]
-    for found in ((one("a"), one("b", resolved="/w/a", fails="no")), (one("a"), one("b", resolved="/w/.env", fails="no"))):
+    for found in (
+        (one("a"), one("b", resolved="/w/a", fails="no")),
+        (one("a"), one("b", resolved="/w/.env", fails="no")),
+    ):
         command = Playing(EDITS).does(edits("a", "b"), CallsInspected(facts=found))
         assert isinstance(command, Ask) and len(command.asks) == 2
     command = Playing(EDITS).does(edits("a", "b"), CallsInspected(facts=(one("a"), one("b", fails="no"))))
@@ -151,7 +160,10 @@ def test_nobody_is_asked_about_a_call_that_would_fail() -> None:
 
 
 def reads(number: int) -> list[Event]:
-    return [received(number, call(f"{number}", "read")), ToolsFinished(results=(result(f"{number}", f"text {number}"),))]
+    return [
+        received(number, call(f"{number}", "read")),
+        ToolsFinished(results=(result(f"{number}", f"text {number}"),)),
+    ]
 
 
 STEPS = msgspec.structs.replace(CONFIG, max_steps=3, policy=Policy(attended=True, more_steps=3))
@@ -165,7 +177,11 @@ def test_the_last_step_is_asked_about_and_a_yes_gives_as_many_again(limits: MaxR
     asked = play.does(*reads(1), *reads(2))
     assert isinstance(asked, Ask) and asked.asks[0].kind == "steps"
     assert asked.asks[0].subject == "2 steps, 2 requests" and asked.deadline_s == config.deadlines.ask_s
-    for approvals in ((), (Approval(call_id="steps-3", verdict="deny"),), (Approval(call_id="steps-3", verdict="later"),)):
+    for approvals in (
+        (),
+        (Approval(call_id="steps-3", verdict="deny"),),
+        (Approval(call_id="steps-3", verdict="later"),),
+    ):
         other = Playing(config)
         other.does(*reads(1), *reads(2))
         forced = other.does(Asked(approvals=approvals))

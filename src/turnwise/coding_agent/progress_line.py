@@ -107,7 +107,8 @@ class Waiting:
         doing, output = self._doing(now_s)
         if not doing:
             return ""
-        step = f"step {self._step} of {self._bounds.max_steps}: " if self._step else ""
+        most = f" of {self._bounds.max_steps}" if self._step <= self._bounds.max_steps else ""  # a person allowed more
+        step = f"step {self._step}{most}: " if self._step else ""
         head = f"{step}{doing}"
         wanted = min(len(output), SHOWN_OUTPUT) + 2 if output else 0
         spent = next((one for one in self._spent.said() if len(head) + wanted + len(one) <= columns), "")

@@ -146,10 +146,12 @@ class Terminal:
         takes_paste: bool = True,
         gives_way: bool = False,
         completer: "Completer | None" = None,
+        is_long: bool = False,
     ) -> str:
-        """Read one line. `ticks`: the message is made again each second. `fresh`: keys from before the prompt do not count, nor
-        keys that follow them without a pause, nor pasted text, unless it `takes_paste`. `gives_way`: the line is a draft, and an
-        ask comes before it. `completer`: completes with Tab. Raises PromptStopped, PromptLeft, PromptPutAside."""
+        """Read one line; `is_long`: several lines, as at the main prompt. `ticks`: the message is made again each second.
+        `fresh`: keys from before the prompt do not count, nor keys that follow them without a pause, nor pasted text, unless it
+        `takes_paste`. `gives_way`: the line is a draft, and an ask comes before it. `completer`: completes with Tab. Raises
+        PromptStopped, PromptLeft, PromptPutAside."""
         from prompt_toolkit import PromptSession
 
         input, output = self._ends()
@@ -158,6 +160,8 @@ class Terminal:
             input=input,
             output=output,
             completer=completer,
+            multiline=is_long,
+            key_bindings=_keys_of_text() if is_long else None,
             complete_while_typing=False,
             refresh_interval=1.0 if ticks else 0,
             interrupt_exception=PromptStopped,

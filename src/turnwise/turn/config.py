@@ -65,7 +65,7 @@ class OneAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AskOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an ask comes from: the turn, its step, and the folder in which the calls would run.
+    """Where an ask comes from: the turn, its step, the folder in which the calls would run, and the session.
 
     A turn keeps its id if another process continues it.
     """
@@ -73,6 +73,7 @@ class AskOrigin(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: str = ""
     step: int = 0
     folder: str = ""
+    session_id: str = ""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
