@@ -235,7 +235,8 @@ class TerminalApprover:
             if said is None:
                 for line in shown.always:
                     self._terminal.say(line)
-                self._terminal.say("  ".join([CHOICES[name].shown for name in choices]))
+                for row in _in_rows([CHOICES[name].shown for name in choices], columns=columns_of(sys.stderr) or 80):
+                    self._terminal.say(row)
             said = await self._terminal.line(
                 lambda: f"{letters} ({self._left(until)}, then no): ", ticks=True, fresh=True, takes_paste=False
             )
@@ -374,6 +375,17 @@ def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = (), que
     lines = [*_own(_style(f"? {_asked_by(question, path=path)}", "bold")), *_block(block)]
     why = why_of(ask)
     return [*lines, *_own(f"  asked because: {visible_line(why)}")] if why else lines
+
+
+def _in_rows(choices: Sequence[str], *, columns: int) -> list[str]:
+    """The choices side by side; none is broken at the end of a row."""
+    rows: list[str] = []
+    for choice in choices:
+        if rows and len(rows[-1]) + 2 + len(choice) < columns:
+            rows[-1] += f"  {choice}"
+        else:
+            rows.append(choice)
+    return rows
 
 
 def _own(line: str) -> list[str]:

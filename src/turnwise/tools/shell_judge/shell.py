@@ -201,7 +201,7 @@ _PLAIN_WORDS = frozenset("command_name word raw_string string number concatenati
 def _is_plain(root: "Node", *, text: str) -> bool:
     """Whether the script is the words of one command: nothing before, behind or around them."""
     only = root.children[0] if len(root.children) == 1 else None
-    if only is None or only.type != "command" or root.has_error:
+    if only is None or only.type != "command" or root.has_error or "{" in text:
         return False
     is_all = only.text == text.strip(" \t\n").encode("utf-8", "surrogatepass")
     return is_all and all(child.type in _PLAIN_WORDS for child in only.children)
