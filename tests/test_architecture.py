@@ -47,7 +47,7 @@ NODES = {
     "running": 21_000,
     "settings": 6_600,
     "telemetry": 3_800,
-    "terminal": 42_550,
+    "terminal": 43_250,
     "testing": 6_550,
     "tools": 49_400,
     "turn": 28_600,

@@ -192,13 +192,14 @@ def start(
     controls: int | None = None,
     real: bool = False,
     module: str = "turnwise",
+    program: Sequence[str] = (),
 ) -> Process:
     """`turnwise ARGS` as a process of its own, its outputs as text, with `env` added to the environment.
 
     `leads`: in a session of its own. `controls`: the standard stream that is the terminal it controls. `real`: by the system.
-    `module`: another one than turnwise."""
+    `module`: another one than turnwise. `program`: another one than Python, by the system."""
     whole = {**os.environ, **(env or {})}
-    if not (real or ALWAYS_REAL):
+    if not (real or program or ALWAYS_REAL):
         if not RUNNING:
             RUNNING.append(ForkServer())
         if RUNNING[0].can_start(whole, args):
@@ -213,7 +214,7 @@ def start(
         fcntl.ioctl(controls or 0, termios.TIOCSCTTY, 0)
 
     return subprocess.Popen(
-        [sys.executable, "-m", module, *args],
+        [*(program or (sys.executable, "-m", module)), *args],
         cwd=cwd,
         env=whole,
         text=True,

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from terminal.forking import Process, start
@@ -129,10 +129,11 @@ def at_terminal(
     stdout: bool = True,
     real: bool = False,
     columns: int | None = None,
+    program: Sequence[str] = (),
 ) -> Iterator[Person]:
     """`turnwise ARGS` with a terminal of its own, which it controls, so that Ctrl-C is a signal to it. What is left of it at
     the end is ended. `stdin` may be the end of a pipe in its place. A `real` process is started by the system. Without `columns`
-    the terminal does not say how wide it is."""
+    the terminal does not say how wide it is. `program`: a shell, say, in place of turnwise."""
     end, theirs = pty.openpty()
     if columns is not None:
         fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -146,6 +147,7 @@ def at_terminal(
         leads=True,
         controls=0 if stdin is True else 2,
         real=real,
+        program=program,
     )
     os.close(theirs)
     try:

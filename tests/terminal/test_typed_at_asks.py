@@ -157,7 +157,7 @@ def test_a_terminal_whose_keys_are_read_takes_all_that_is_written(
 
     async def read_keys() -> list[bool]:
         found = list[bool]()
-        with Terminal().heeding(lambda text: None, keep=lambda text: None):
+        with Terminal().heeding(lambda text: None, keep=lambda text: None, stop=lambda: None):
             found.append(os.get_blocking(typist.keys.fileno()))
         with typist.keys.attach(lambda: None):
             found.append(os.get_blocking(typist.keys.fileno()))

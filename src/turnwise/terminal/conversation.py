@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 from turnwise._version import __version__
-from turnwise.agent.formatting import many
-from turnwise.agent.resume_lookup import is_left
+from turnwise.agent.formatting import cost_said, many
+from turnwise.agent.resume_lookup import is_left, read_session
 from turnwise.agent.run_setup import RunOptions
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
@@ -22,6 +22,7 @@ from turnwise.coding_agent.left_turns import find_left, furnish_left, left_line
 from turnwise.coding_agent.model_names import Doubts, ModelsAtHand, Offers, another_model, choice_of
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.permissions import rule_said
+from turnwise.coding_agent.plan import last_plan, plan_rows
 from turnwise.coding_agent.prompts import CliPrompt
 from turnwise.coding_agent.run_events import FailedModel
 from turnwise.coding_agent.run_servers import open_servers, servers_of_run
@@ -41,6 +42,7 @@ from turnwise.journal.journal import Journal, SessionRow, journal_path
 from turnwise.rules.permissions import PermissionRule
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import USAGE, complain, write_json
+from turnwise.terminal.keys import Actions, keys_said
 from turnwise.terminal.pager import PromptLeft, PromptStopped, cancelling
 from turnwise.terminal.rows import say
 from turnwise.terminal.screen import Screen
@@ -150,7 +152,8 @@ Tab completes `/` commands and `@file`, which puts the file in.
 What you type while the model works is given to it before its next request; a
 command waits for the end of the turn, and `exit` ends the turn.
 Ctrl-C ends the turn with what is there; once more before it has ended ends the
-program. At the prompt it clears the line; twice on an empty line, it leaves.
+program. At the prompt it clears the line, which Up brings back; twice on an
+empty line, it leaves.
 `turnwise --continue` goes on."""
 
 
@@ -181,7 +184,8 @@ class Chat:
         self._given = given
         self._journal = journal
         self._clock = clock
-        self._screen = Screen(plain=given["plain"], clock=clock)
+        self._screen = Screen(plain=given["plain"], clock=clock, opens="Ctrl-O")
+        self._actions: Actions = {"open": self.open_folded}
         self._terminal = Terminal(
             screen=self._screen,
             history=history,
@@ -193,6 +197,7 @@ class Chat:
                 prompts=lambda: prompt_names(self._servers.toolsets),
             ),
             completed=len(COMMANDS),
+            actions=self._actions,
         )
         self._offers = Offers()
         self._doubts = Doubts()
@@ -208,6 +213,7 @@ class Chat:
         self._place = furnish(given, journal=journal, clock=clock, attended=True, servers=self._servers)
         self._policy = self._place.policy
         before = self._place.before
+        self._screen.plan = None if before is None else last_plan(read_session(self._journal, before).messages)
         self._session = "" if before is None else before.row.id
         self._asks = () if before is None or is_left(before) else pending_of(journal, before).asks
 
@@ -249,7 +255,9 @@ class Chat:
         with cancelling():
             while True:
                 try:
-                    return await self._terminal.text(PROMPT, default=typed)
+                    return await self._terminal.text(
+                        PROMPT, default=typed, above=lambda: plan_rows(self._screen.plan), below=self._figures
+                    )
                 except PromptStopped as stopped:  # Ctrl-C clears the line
                     typed, is_empty = "", not stopped.typed.strip()
                     if is_empty and is_told:
@@ -259,6 +267,16 @@ class Chat:
                     is_told = is_empty
                 except (PromptLeft, asyncio.CancelledError):
                     return None
+
+    async def open_folded(self) -> None:
+        """Open what the screen has shown in part, the newest first."""
+        await self._terminal.open(self._screen.folds.newest_first)
+
+    def _figures(self) -> str:
+        """The session's figures, for the line below the prompt."""
+        cost = cost_said(self._spent.cost) if self._spent.cost.requests else ""
+        model = visible_line(self._place.choice.model)
+        return " · ".join([one for one in (self._screen.mode(), model, self._screen.window_said, cost) if one])
 
     async def _turn(self, text: str | None) -> str:
         """Run one turn, then carry out the commands that were typed meanwhile. Returns typed text that was not used. Without a
@@ -275,7 +293,7 @@ class Chat:
             self._place, face=self._screen, terminal=self._terminal, policy=self._policy, later=False, run=run
         )
         ending = turn.to_end(None if text is None else CliPrompt(typed=text), options=options, asks=asks)
-        return await self._to_end(ending, run=run, place=self._place, otherwise=text or "")
+        return await self._to_end(ending, run=run, place=self._place, stop=turn.stop, otherwise=text or "")
 
     async def _resume_left(self) -> str:
         """Resume the session's last turn, if it was left. Returns typed text that was not used."""
@@ -294,7 +312,8 @@ class Chat:
         self._screen.tell(left_line(found, journal=self._journal, now_s=self._clock.now()))
         run = InterruptibleRun()
         turn = TurnUnderFace(place, face=self._screen, terminal=self._terminal, later=False, run=run)
-        return await self._to_end(turn.resumed_to_end(found), run=run, place=place, resumed=before.row.id)
+        ending = turn.resumed_to_end(found)
+        return await self._to_end(ending, run=run, place=place, stop=turn.stop, resumed=before.row.id)
 
     async def _to_end(
         self,
@@ -302,6 +321,7 @@ class Chat:
         *,
         run: InterruptibleRun,
         place: Workplace,
+        stop: Callable[[], object],
         otherwise: str = "",
         resumed: str = "",
     ) -> str:
@@ -313,6 +333,7 @@ class Chat:
             screen=self._screen,
             parts=functools.partial(typed_parts, place=place, policy=self._policy),
             begins_turn=functools.partial(is_prompt, servers=self._servers.toolsets),
+            stop=stop,
         )
         left = await self._shown(turn, words=words, place=place, otherwise=otherwise)
         if resumed:
@@ -391,7 +412,7 @@ class Chat:
             self._terminal.say(f"  {name:<13} {summary}")
         for line in prompt_lines(self._servers.toolsets):
             self._terminal.say(clean_row(line))
-        self._terminal.say(" ".join(KEYS.split()))
+        self._terminal.say(f"{' '.join(KEYS.split())} {keys_said(self._actions)}")
 
     def _usage(self, _: str) -> None:
         for line in self._spent.lines():

@@ -4,34 +4,39 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import termios
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
+from turnwise.coding_agent.shown_work import Fold
 from turnwise.coding_agent.text import clean_row, has_colour
+from turnwise.terminal.keys import Actions, TurnKeys, question_keys, text_keys
 from turnwise.terminal.pager import (
+    OPENED_KEYS,
     Pages,
     PromptLeft,
     PromptPutAside,
     PromptStopped,
+    Shelf,
     TypingPause,
     page,
     plain_lines,
     scrolls_away,
 )
-from turnwise.terminal.rows import columns_of, fitted, say
+from turnwise.terminal.rows import columns_of, cut_row, fitted, say
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
     from prompt_toolkit.history import History
-    from prompt_toolkit.key_binding import KeyBindings
-    from prompt_toolkit.key_binding.key_processor import KeyPressEvent
     from prompt_toolkit.output import Output
+    from prompt_toolkit.styles import Style
 
     from turnwise.terminal.typed_keys import TypedKeys
 
@@ -61,6 +66,7 @@ class Terminal:
         history: Path | None = None,
         completer: "Callable[[], Completer] | None" = None,
         completed: int = 0,
+        actions: Actions | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._screen = screen
@@ -70,12 +76,17 @@ class Terminal:
         self._history = history
         self._completer = completer
         self._completed = completed  # completions that are shown at once, if there is room
+        self._around: tuple[str | Callable[[], str], Callable[[], Sequence[str]], Callable[[], str]] = ("", tuple, str)
+        self._actions: Actions = {} if actions is None else actions
+        self._cleared = ""  # the last line that Ctrl-C has cleared
+        self._acting: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._input: TypedKeys | None = None
         self._output: Output | None = None
         self._main: PromptSession[str] | None = None
         self._begun: PromptSession[str] | None = None  # the prompt with a text that gives way to an ask
         self._keys: Callable[[bool], None] | None = None
+        self._opened: asyncio.Future[None] | None = None  # the pager with texts that were folded
         self._pause = TypingPause(self._clock)
 
     @property
@@ -111,7 +122,9 @@ class Terminal:
             self._asks -= 1
 
     def _give_way(self) -> None:
-        """An ask waits: the prompt for a text goes away, as soon as it is there."""
+        """An ask waits: the prompt for a text goes away, as soon as it is there, and so does an open text."""
+        if self._asks and self._opened is not None:
+            self._opened.cancel()
         if self._asks and self._begun is not None and self._begun.app.is_running and not self._begun.app.is_done:
             self._begun.app.erase_when_done = True
             self._begun.app.exit(exception=PromptPutAside(self.typed))
@@ -161,8 +174,8 @@ class Terminal:
             output=output,
             completer=completer,
             multiline=is_long,
-            key_bindings=_keys_of_text() if is_long else None,
             complete_while_typing=False,
+            key_bindings=text_keys(self._actions, say=self.say) if is_long else question_keys(),
             refresh_interval=1.0 if ticks else 0,
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
@@ -191,7 +204,35 @@ class Terminal:
         """Show the pages, with the question below them, until the person goes back to it. Raises PromptStopped."""
         input, output = self._ends()
         self._forget_typed_ahead()
-        await page(pages, question=question, input=input, output=output, coloured=has_colour(sys.stderr))
+        await page(Shelf([pages]), question=question, input=input, output=output, coloured=has_colour(sys.stderr))
+
+    async def open(self, folds: Sequence[Fold]) -> None:
+        """Show these texts in the pager, the first of them first, until the person leaves it. An ask ends it."""
+        if not folds:
+            return
+        input, output = self._ends()
+        use = input.use
+        input.wants("text")
+        shelf = Shelf(
+            [Pages(fold.lines, coloured=True) for fold in folds], titles=[clean_row(fold.title) for fold in folds]
+        )
+        self._opened = asyncio.ensure_future(
+            page(
+                shelf,
+                question=lambda: shelf.title,
+                keys=OPENED_KEYS,
+                input=input,
+                output=output,
+                coloured=has_colour(sys.stderr),
+            )
+        )
+        try:
+            with contextlib.suppress(PromptStopped, asyncio.CancelledError):  # Ctrl-C leaves it, and an ask ends it
+                await self._opened
+        finally:
+            self._opened.cancel()
+            self._opened = None
+            input.wants(use)
 
     async def says_yes(
         self, question: Callable[[], str], *, shown: Sequence[str] = (), whole: Sequence[str] | None = None
@@ -219,14 +260,28 @@ class Terminal:
         except (PromptStopped, PromptLeft):
             return False
 
-    async def text(self, message: str, *, default: str = "") -> str:
-        """The text typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history.
-        Raises PromptStopped, PromptLeft."""
+    async def text(
+        self,
+        message: str | Callable[[], str],
+        *,
+        default: str = "",
+        above: Callable[[], Sequence[str]] = tuple,
+        below: Callable[[], str] = str,
+    ) -> str:
+        """The text typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history, in
+        which a line that Ctrl-C clears is found again until the session ends. While it is typed, the rows `above` it and the
+        line `below` it are shown. Raises PromptStopped, PromptLeft."""
         session = self._main or self._main_prompt()
-        session.message = message
+        self._around = (message, above, below)
         self._ends()[0].wants("text")
         session.reserve_space_for_menu = min(1 + self._completed, shutil.get_terminal_size().lines - 1)
-        return await self._answer(session, default=default)
+        try:
+            return await self._answer(session, default=default)
+        except PromptStopped as stopped:
+            if stopped.typed.strip():
+                self._cleared = stopped.typed
+                session.history.append_string(stopped.typed)
+            raise
 
     async def _answer(
         self, session: "PromptSession[str]", *, default: str, pre_run: Callable[[], None] | None = None
@@ -247,18 +302,37 @@ class Terminal:
 
         input, output = self._ends()
         self._main = PromptSession(
+            self._message,
+            bottom_toolbar=self._bar,
+            style=bar_style(),
             input=input,
             output=output,
-            history=_history_in(self._history),
+            history=_history_in(self._history, keeps=lambda text: text != self._cleared),
             completer=None if self._completer is None else self._completer(),
             complete_while_typing=False,
             multiline=True,
             prompt_continuation="  ",
-            key_bindings=_keys_of_text(),
+            key_bindings=text_keys(self._actions, say=self.say),
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
         )
         return self._main
+
+    def _message(self) -> "StyleAndTextTuples":
+        """With the rows above it, as long as the text is not sent."""
+        from prompt_toolkit.application import get_app
+
+        message, above, _ = self._around
+        cells = shutil.get_terminal_size().columns - 1
+        rows = [] if get_app().is_done else [cut_row(clean_row(row), cells=cells) for row in above()]
+        return [
+            *[("class:above", f"{row}\n") for row in rows],
+            ("", message if isinstance(message, str) else message()),
+        ]
+
+    def _bar(self) -> str | None:
+        line = clean_row(self._around[2]())
+        return cut_row(line, cells=shutil.get_terminal_size().columns - 1) or None
 
     def _ends(self) -> "tuple[TypedKeys, Output]":
         if self._input is None or self._output is None:
@@ -284,12 +358,29 @@ class Terminal:
 
             clear_typeahead(self._input)
 
+    def _act(self, does: str) -> None:
+        """What a key does while a turn runs, unless an action before it still has the terminal."""
+        if does in self._actions and (self._acting is None or self._acting.done()):
+            self._acting = asyncio.create_task(self._apart(self._actions[does]), name=f"key: {does}")
+
+    async def _apart(self, action: Callable[[], Awaitable[None]]) -> None:
+        async with self.taken():
+            await action()
+
+    async def acted(self) -> None:
+        """Wait for the person to leave what a key has opened."""
+        if self._acting is not None:
+            await self._acting
+
     @contextlib.contextmanager
-    def heeding(self, typed: Callable[[str], object], *, keep: Callable[[str], object]) -> Generator[None]:
-        """Inside this block, `typed` gets typed keys at once, without echo, while there is no prompt; Ctrl-C is a signal. `keep`
-        gets keys that were typed at an ask and are no answer to it."""
+    def heeding(
+        self, typed: Callable[[str], object], *, keep: Callable[[str], object], stop: Callable[[], object]
+    ) -> Generator[None]:
+        """Inside this block, `typed` gets typed keys at once, without echo, while there is no prompt; Ctrl-C is a signal, and Esc
+        calls `stop`. `keep` gets keys that were typed at an ask and are no answer to it."""
         loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
         before: TerminalAttributes = termios.tcgetattr(descriptor)
+        keys = TurnKeys(lambda does: stop() if does == "stop" else self._act(does), descriptor=descriptor)
 
         def read() -> None:
             try:
@@ -299,18 +390,27 @@ class Terminal:
             if not given:  # hung up
                 loop.remove_reader(descriptor)
                 return
-            if given.endswith((b"\r", b"\n")):
+            text = keys.sift(given.decode("utf-8", "ignore"))
+            if text.endswith(("\r", "\n")):
                 self._pause.sent()
-            else:
+            elif text:
                 self._pause.typed()
-            typed(given.decode("utf-8", "ignore"))
+            typed(text)
+
+        def suspend() -> None:
+            """The terminal is given back as it was found before the process stops; after `fg` it is taken again."""
+            heed(False)
+            os.kill(os.getpid(), signal.SIGTSTP)  # the other processes of the job have had it from the terminal
+            heed(True)
 
         def heed(on: bool) -> None:
             if on:
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, _quiet(before))
                 loop.add_reader(descriptor, read)
                 os.set_blocking(descriptor, True)  # see TypedKeys.attach
+                loop.add_signal_handler(signal.SIGTSTP, suspend)
             else:
+                loop.remove_signal_handler(signal.SIGTSTP)
                 loop.remove_reader(descriptor)
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
@@ -319,6 +419,9 @@ class Terminal:
         try:
             yield
         finally:
+            keys.forget()
+            if self._acting is not None:
+                self._acting.cancel()
             self._keys = self._keep = None
             heed(False)
 
@@ -341,36 +444,24 @@ def _quiet(attributes: TerminalAttributes) -> TerminalAttributes:
     return changed
 
 
-def _keys_of_text() -> "KeyBindings":
-    """Enter sends, unless the line ends with a backslash; Esc-Enter makes a new line."""
-    from prompt_toolkit.key_binding import KeyBindings
+def bar_style() -> "Style":
+    """The rows around the prompt are dim; prompt_toolkit's own bar is in reverse."""
+    from prompt_toolkit.styles import Style
 
-    keys = KeyBindings()
-
-    @keys.add("enter")
-    def _(event: "KeyPressEvent") -> None:
-        buffer = event.current_buffer
-        if buffer.document.text_before_cursor.endswith("\\"):
-            buffer.delete_before_cursor()
-            buffer.insert_text("\n")
-        else:
-            buffer.validate_and_handle()
-
-    @keys.add("escape", "enter")
-    def _(event: "KeyPressEvent") -> None:
-        event.current_buffer.insert_text("\n")
-
-    return keys
+    dim = "noreverse ansibrightblack"
+    return Style.from_dict({"bottom-toolbar": dim, "bottom-toolbar.text": dim, "above": "ansibrightblack"})
 
 
-def _history_in(path: Path | None) -> "History":
-    """The history is kept in that file, as far as it can be written: a full disk ends nobody's session."""
+def _history_in(path: Path | None, *, keeps: Callable[[str], bool]) -> "History":
+    """The history is kept in that file, as far as it can be written: a full disk ends nobody's session. What it does not keep
+    is known until the end of the session."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     class KeptHistory(FileHistory):
         def store_string(self, string: str) -> None:
             with contextlib.suppress(OSError):
-                super().store_string(string)
+                if keeps(string):
+                    super().store_string(string)
 
     with contextlib.suppress(OSError):
         if path is not None:

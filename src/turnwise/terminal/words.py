@@ -99,7 +99,7 @@ _NO_WORDS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?|[\x00-\x09\x0b-\x1f
 
 class TypedWords:
     """The first key opens a prompt, and the screen waits until it is closed. A line that comes as a whole is taken at once.
-    `parts` adds the files that a line names. A line that `begins_turn` is kept for the next prompt."""
+    `parts` adds the files that a line names. A line that `begins_turn` is kept for the next prompt. `stop` ends the turn."""
 
     def __init__(
         self,
@@ -109,8 +109,10 @@ class TypedWords:
         screen: Screen,
         parts: PartsOf,
         begins_turn: Callable[[str], bool],
+        stop: Callable[[], object],
     ) -> None:
         self._terminal = terminal
+        self._stop = stop
         self._run = run
         self._screen = screen
         self._parts = parts
@@ -125,7 +127,7 @@ class TypedWords:
 
     @contextlib.contextmanager
     def heeded(self) -> Generator[None]:
-        with self._terminal.heeding(self._typed, keep=self._keep):
+        with self._terminal.heeding(self._typed, keep=self._keep, stop=self._stop):
             try:
                 yield
             finally:
@@ -133,6 +135,7 @@ class TypedWords:
 
     async def ended(self) -> str:
         """The turn has ended. Returns the text that was typed for it but not used. Await this while still `heeded`."""
+        await self._terminal.acted()
         if self._saying is not None and not self._saying.done():
             self._saying.cancel()
             await asyncio.wait([self._saying])
@@ -168,8 +171,9 @@ class TypedWords:
     async def _type(self) -> None:
         try:
             text = await self._line()
-        except PromptStopped:
-            self._run.interrupt()
+        except PromptStopped as stopped:
+            self._begun = stopped.typed
+            self._stop()
         except PromptLeft:
             return
         else:
@@ -199,7 +203,7 @@ class TypedWords:
         self.commands.append(line)
         command, _ = command_of(line) or ("", "")
         if command == "/quit":
-            self._run.interrupt()
+            self._stop()
             self._screen.tell("leaving: the turn ends with what is there")
         else:
             self._screen.tell(f"`{visible_line(line.strip())}` waits for the end of the turn")

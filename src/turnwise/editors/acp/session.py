@@ -45,7 +45,7 @@ from turnwise.coding_agent.text import clean_line, clean_row, visible_line
 from turnwise.coding_agent.turn_notes import runs_before
 from turnwise.coding_agent.workplace import FaceTerms, Workplace, furnish
 from turnwise.editors.acp.editor_asks import AskMeans, EditorApprover
-from turnwise.editors.acp.editor_updates import EditorTeller, SaidPiece, Updates, plan_tool, usage_update
+from turnwise.editors.acp.editor_updates import EditorTeller, SaidPiece, Updates, usage_update
 from turnwise.editors.acp.terminals import in_terminal, runs_in_editor, with_unsaved
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
@@ -519,7 +519,6 @@ class EditorSession:
             rules=MODES[self.mode].rules,
             allow_hint=MODES[self.mode].allow_hint,
             fit=self._fit if self._replaces_tools else None,
-            more=(plan_tool(self.updates),),
             runs_commands=self._runs_commands,
         )
         place = furnish(given, journal=means.journal, clock=means.clock, attended=True, face=terms)
