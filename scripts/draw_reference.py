@@ -48,7 +48,7 @@ GROUPS: dict[str, str] = {
     "Journal, bill and traces": "ObservationOptions Journal Prices read_prices Telemetry",
     "Watching": (
         "StepStarted RequestStarted FrameSeen TextDelta ReasoningDelta RequestFinished AttemptDiscarded ToolStarted ToolProgress "
-        "ToolFinished CallAnswered AskOpened AskClosed ToolsetNoted RunNoted ChildSeen RunFinished"
+        "ToolFinished CallAnswered AskOpened AskClosed FilesChanged ToolsetNoted RunNoted ChildSeen RunFinished"
     ),
     "Turns that workers run": "submit_turn turn_status queue_totals open_asks answer_asks cancel_turns retry_turns watch_session",
     "Histories": "messages_from messages_to messages_from_json ImportedHistory ExportedHistory",

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = """
 Agent AgentTool Approval AskClosed AskOpened Asking AttemptDiscarded BadTool Budget BudgetSpent CallAnswered
 CallerError ChangeArguments ChangeResult ChildSeen Deadlines Deny DepsFactory ExportedHistory Fault FaultKind File
-FinishReason FrameSeen FunctionTool Hook ImportedHistory Journal KeyReused LimitReached MaxCost MaxRequests MaxSteps
+FilesChanged FinishReason FrameSeen FunctionTool Hook ImportedHistory Journal KeyReused LimitReached MaxCost MaxRequests MaxSteps
 MaxTokens MaxToolCalls MaxWallTime McpServer Message MethodsOf MissingKey Model ModelFault ModelLimits NamedTool
 NothingToResume ObservationOptions OneAsk OutputMismatch PermissionRule Policy Prices ProviderFault ReasoningDelta
 RecoveryOptions Repair RequestAboutToLeave RequestFinished RequestStarted RetryPolicy Run RunCancelled RunContext

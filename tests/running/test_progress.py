@@ -18,7 +18,16 @@ from turnwise.agent.run_setup import RunOptions
 from turnwise.running.runner import Runner
 from turnwise.running.runner_config import Observation, RunnerMeans
 from turnwise.running.watcher_events import RequestFinished, ToolProgress, WatcherEvent
-from turnwise.running.working_call import EVERY_S, LINE, CallTelling, LastLine, last_line, telling, tells_of
+from turnwise.running.working_call import (
+    EVERY_S,
+    LINE,
+    MOST_LINES,
+    CallTelling,
+    LastLines,
+    last_lines,
+    telling,
+    tells_of,
+)
 from turnwise.testing import FakeClock, ScriptedModel, call
 from turnwise.tools.workspace import workspace_tools
 from turnwise.turn.config import TurnConfig
@@ -42,34 +51,34 @@ from waits import HANG_S
 )
 def test_the_last_line_that_says_something_is_told(output: bytes, line: str) -> None:
     """Proves: without colours, blanks and empty lines; a bar of progress is its last state."""
-    assert last_line(output) == line
+    assert (last_lines(output, most=1) or ("",)) == (line,)
 
 
 @settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(chunks=st.lists(st.binary(max_size=40), max_size=20))
 def test_any_output_has_one_short_line(chunks: list[bytes]) -> None:
     """Proves: whatever bytes a command says, in whatever pieces, what is told is one line of a bounded length."""
-    line = last_line(b"".join(chunks))
-    assert len(line) <= LINE and len(line.splitlines()) <= 1
+    lines = last_lines(b"".join(chunks))
+    assert len(lines) <= MOST_LINES and all(len(line) <= LINE and len(line.splitlines()) == 1 for line in lines)
 
 
 async def test_it_is_told_now_and_then_and_not_after_the_end() -> None:
     """Proves: nothing before a quarter of a second, one line for what came meanwhile, nothing twice, nothing afterwards."""
-    clock, told = FakeClock(), list[str]()
-    progress = LastLine(told.append, clock=clock)
+    clock, told = FakeClock(), list[tuple[str, ...]]()
+    progress = LastLines(told.append, clock=clock, most=2)
     for number in range(100):
         progress.take(f"line {number}\n".encode())
     assert told == [] and clock.delays == [EVERY_S]
     await clock.advance(EVERY_S)
-    assert told == ["line 99"]
-    progress.take(b"line 99\n")
+    assert told == [("line 98", "line 99")]
+    progress.take(b"")
     await clock.advance(EVERY_S)
-    assert told == ["line 99"] and clock.delays == []
+    assert told == [("line 98", "line 99")] and clock.delays == []
     progress.take(b"more\n")
     progress.leave()
     await clock.advance(EVERY_S)
     progress.take(b"late\n")
-    assert told == ["line 99"] and clock.delays == []
+    assert told == [("line 98", "line 99")] and clock.delays == []
 
 
 async def test_a_command_at_work_is_seen(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ def test_a_table_and_a_wait_at_a_real_terminal(folder: Path) -> None:
             (folder / "go.txt").unlink(missing_ok=True)
             with at_terminal("run", "Go.", "--allow", "bash", *options, *at(lab, "table"), cwd=folder) as person:
                 person.sees("step 1 of 20: bash runs")
-                person.sees("s: begun · 1 request, ")
+                person.sees("  begun\n")
+                person.sees("bash runs, ")
                 (folder / "go.txt").touch()
                 person.leaves_by(0)
                 emulator = Emulator(columns=80, lines=24)

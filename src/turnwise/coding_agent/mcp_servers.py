@@ -23,7 +23,7 @@ from turnwise.settings.mcp_files import (
 )
 from turnwise.settings.settings import read_layers
 from turnwise.tools.mcp.trust import ChangedTool, ServerTrust, path_apart, runs_inside
-from turnwise.tools.workspace.previews import diff_of
+from turnwise.tools.workspace.diffs import diff_of
 from turnwise.tools.workspace.staged_changes import FileChange
 
 if TYPE_CHECKING:

@@ -3,12 +3,13 @@
 A value that is told what is seen, and when; it looks at no clock and writes nothing.
 """
 
+from collections.abc import Mapping
 from decimal import Decimal
 
 import msgspec
 
 from turnwise.agent.formatting import many
-from turnwise.coding_agent.text import clean, shortened
+from turnwise.coding_agent.text import clean, clean_line, shortened, visible_line
 from turnwise.rules.pricing import sum_of, usd_said
 from turnwise.running.watcher_events import (
     AttemptDiscarded,
@@ -27,6 +28,8 @@ from turnwise.turn.config import MAX_STEPS, Deadlines
 from turnwise.vocab import CallForming, ReasoningDelta, TextDelta, ToolCallDelta
 
 QUIET_S = 5  # a model that pauses for less is at work as usual
+# What a narrow terminal leaves out, the first of them first.
+GIVES_WAY = ("tokens", "requests", "window", "money", "output", "mode", "step")
 LONG_S = 10  # a wait that is worth saying when it ends
 MOST_S = 300  # that are shown as seconds
 NAME = 60  # characters of a model's or a tool's name
@@ -36,24 +39,29 @@ WRITING_CALL = "writing a call"  # into its text: of which tool is known once it
 
 
 class WaitBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What is waited for, and how long: the run's steps, and the seconds after which a request is given up."""
+    """What is waited for, and how long: the run's steps, and the seconds after which a request is given up. `window` is what the
+    model takes, in tokens."""
 
     max_steps: int = MAX_STEPS
     first_event_s: float | None = None  # None: not known
     idle_s: float | None = Deadlines().idle_s
+    window: int | None = None
 
 
 class _Call(msgspec.Struct):
     name: str
     since_s: float
     line: str = ""  # the last of its output
+    lines: tuple[str, ...] = ()  # the last ones, of a command
 
 
 class Waiting:
-    """One turn, as it is seen. `show` gives its line; empty: there is nothing to wait for."""
+    """One turn, as it is seen. `show` gives its line; empty: there is nothing to wait for. `used` is what of the window was used
+    last, in tokens."""
 
-    def __init__(self, bounds: WaitBounds) -> None:
+    def __init__(self, bounds: WaitBounds, *, used: int = 0) -> None:
         self._bounds = bounds
+        self.used = used
         self._step = 0
         self._what = ""
         self._since_s = 0.0
@@ -82,14 +90,17 @@ class Waiting:
                 self._deadline_s = self._bounds.first_event_s
             case RequestFinished():
                 self._spent.end(seen)
+                if seen.response is not None and seen.response.usage is not None:
+                    last = seen.response.usage.last_sampling
+                    self.used = last.input_tokens + last.output_tokens
                 self._do("", now_s=now_s)
             case AttemptDiscarded(retry_in_s=seconds):
                 self._do("trying again", now_s=now_s)
                 self._until_s = now_s + seconds
             case ToolStarted(call=call):
                 self._calls[call.id] = _Call(_name(call.name), now_s)
-            case ToolProgress(call=call, line=line) if found := self._calls.get(call.id):
-                found.line = line
+            case ToolProgress(call=call) if found := self._calls.get(call.id):
+                found.line, found.lines = seen.line, seen.lines
             case ToolFinished(result=result):
                 self._calls.pop(result.call_id, None)
             case CallAnswered(call=call):
@@ -102,18 +113,40 @@ class Waiting:
         self._is_stopping = True
         self._do("stopping (Ctrl-C again ends turnwise at once)", now_s=now_s)
 
-    def show(self, *, now_s: float, columns: int) -> str:
-        """At most `columns` characters, clean: what it is at; if there is room what it has spent, and how it is stopped."""
+    @property
+    def tail(self) -> tuple[str, ...]:
+        """The last lines of the output of the command that was begun last, clean."""
+        found = [call.lines for call in self._calls.values() if call.lines]
+        return tuple([visible_line(line) for line in found[-1]]) if found and not self._is_stopping else ()
+
+    @property
+    def window_said(self) -> str:
+        """`93 % of the window left`; empty if that is not known."""
+        if not self._bounds.window or not self.used:
+            return ""
+        return f"{max(0, 100 - self.used * 100 // self._bounds.window)} % of the window left"
+
+    def show(self, *, now_s: float, columns: int, mode: str = "") -> str:
+        """At most `columns` characters, clean: what it is at; as far as there is room, the mode, what it has spent, and how it
+        is stopped."""
         doing, output = self._doing(now_s)
         if not doing:
             return ""
-        step = f"step {self._step} of {self._bounds.max_steps}: " if self._step else ""
-        head = f"{step}{doing}"
-        wanted = min(len(output), SHOWN_OUTPUT) + 2 if output else 0
-        spent = next((one for one in self._spent.said() if len(head) + wanted + len(one) <= columns), "")
-        if output and (room := columns - len(head) - len(spent) - 2) >= wanted - 2:
-            head = f"{head}: {shortened(output, limit=room)}"
-        line = f"{head}{spent}"
+        pieces = {
+            "mode": mode,
+            "step": f"step {self._step} of {self._bounds.max_steps}: " if self._step else "",
+            "doing": doing,
+            "output": output[:SHOWN_OUTPUT],
+            **self._spent.said(),
+            "window": self.window_said,
+        }
+        for name in ("", *GIVES_WAY):
+            pieces.pop(name, None)
+            if len(_joined(pieces)) <= columns:
+                break
+        if pieces.get("output") and (room := columns - len(_joined(pieces)) + len(pieces["output"])):
+            pieces["output"] = shortened(output, limit=room)
+        line = _joined(pieces)
         if not self._is_stopping and len(line) + len(HOW_TO_STOP) <= columns:
             return f"{line}{HOW_TO_STOP}"
         return shortened(line, limit=max(1, columns))
@@ -129,7 +162,7 @@ class Waiting:
             calls = [*self._calls.values()]
             names = calls[0].name if len(calls) == 1 else f"{len(calls)} calls"
             verb = "runs" if len(calls) == 1 else "run"
-            lines = [call.line for call in calls if call.line]
+            lines = [clean_line(call.line) for call in calls if call.line and not call.lines]
             return f"{names} {verb}, {_for(now_s - calls[0].since_s)}", lines[-1] if lines else ""
         if not self._what:
             return "", ""
@@ -174,9 +207,9 @@ class Waiting:
                 self._spent.begin()
             case RequestFinished():
                 self._spent.end(child.seen)
-            case ToolProgress(line=line):
+            case ToolProgress(line=line, lines=lines):
                 for call in self._calls.values():
-                    call.line = line
+                    call.line, call.lines = line, lines
             case _:
                 pass
 
@@ -203,14 +236,21 @@ class _Spent:
         self._prices.append(seen.usd)
         self._at_least += seen.usd_at_least
 
-    def said(self) -> tuple[str, ...]:
-        """All of it, and what matters most for a narrow terminal. Nothing before the first request has ended."""
+    def said(self) -> dict[str, str]:
+        """The pieces of it. None before the first request has ended."""
         if not self._prices:
-            return ()
+            return {}
         cost = sum_of(self._prices, at_least=self._at_least)
         at_least = "at least " if cost.is_partial else ""
         money = "cost unknown" if cost.unknown == cost.requests else f"{at_least}{usd_said(cost.usd)}"
-        return f" · {many(self._requests, 'request')}, {self._tokens:,} tokens, {money}", f" · {money}"
+        return {"requests": many(self._requests, "request"), "tokens": f"{self._tokens:,} tokens", "money": money}
+
+
+def _joined(pieces: Mapping[str, str]) -> str:
+    output = f": {pieces['output']}" if pieces.get("output") else ""
+    at_work = f"{pieces.get('step', '')}{pieces['doing']}{output}"
+    spent = ", ".join([pieces[name] for name in ("requests", "tokens", "money") if name in pieces])
+    return " · ".join([one for one in (pieces.get("mode"), at_work, spent, pieces.get("window")) if one])
 
 
 def _name(text: str) -> str:

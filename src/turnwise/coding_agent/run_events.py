@@ -7,11 +7,13 @@ import msgspec
 
 from turnwise.agent.results import RunResult
 from turnwise.coding_agent.choice import Choice
+from turnwise.coding_agent.plan import Plans
 from turnwise.coding_agent.text import clean, shortened, visible_line
 from turnwise.running.watcher_events import (
     AttemptDiscarded,
     CallAnswered,
     ChildSeen,
+    FilesChanged,
     FrameSeen,
     RequestFinished,
     RequestStarted,
@@ -65,6 +67,7 @@ class EventObjects:
         self._within = within or {}
         self._children: dict[tuple[str, ...], EventObjects] = {}
         self._started: set[str] = set()  # ids of open calls
+        self._plans = Plans()
         self._goes_on = False  # the current response is the rest of a cut one: JSON, or a text that overlaps
 
     def of_event(self, seen: WatcherEvent) -> list[dict[str, object]]:
@@ -73,7 +76,9 @@ class EventObjects:
             within = {"path": seen.path, "parent": seen.call_id}
             child = self._children.setdefault((*seen.path, seen.call_id), EventObjects(within=within))
             return child.of_event(seen.seen)
-        return [{**told, **self._within} for told in self._own(seen)]
+        plan = self._plans.of_event(seen)
+        plans = [] if plan is None else [{"event": "plan", "entries": plan.entries}]
+        return [{**told, **self._within} for told in [*self._own(seen), *plans]]
 
     def _own(self, seen: WatcherEvent) -> list[dict[str, object]]:
         match seen:
@@ -109,6 +114,9 @@ class EventObjects:
                 begun = [] if call.id in self._started else [_call_fields(call)]
                 self._started.discard(result.call_id)
                 return [*begun, _tool_result_fields(result, seconds=None)]
+            case FilesChanged(call=call):
+                told = {"event": "files_changed", "id": call.id, "name": call.name, "diff": seen.diff}
+                return [{**told, "added": seen.added, "removed": seen.removed}]
             case FrameSeen() | ToolProgress() | TurnFinished():
                 return []  # told by other objects: `tool_call`, `response`, `tool_result`, `result`
             case _:  # all that it holds, under the names that it has in the library

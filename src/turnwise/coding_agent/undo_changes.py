@@ -15,7 +15,8 @@ from turnwise.errors import CallerError, ToolFault
 from turnwise.journal.journal import Journal, Session, TurnRow
 from turnwise.journal.turn_writer import ToolsStarted
 from turnwise.tools.workspace.changes import FileChanges, Undoing, Undone, UndoOutcome
-from turnwise.tools.workspace.previews import CHANGING, diff_of, shortly
+from turnwise.tools.workspace.diffs import diff_of
+from turnwise.tools.workspace.previews import CHANGING, shortly
 from turnwise.turn.events import Interrupted, ResponseReceived, ScriptCalled, ToolEnded, ToolsFinished
 from turnwise.vocab import ToolResult, calls_of
 from turnwise.vocab.file_names import given_name, shown_name

@@ -35,6 +35,7 @@ from turnwise.coding_agent.permissions import (
     request_settings,
     retry_of,
 )
+from turnwise.coding_agent.plan import plan_tool
 from turnwise.coding_agent.progress_line import WaitBounds
 from turnwise.coding_agent.repository import (
     AGENTS_HEAD,
@@ -102,13 +103,11 @@ _QUESTION = ToolSpec(
 
 class FaceTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What a face brings of its own. `rules` come after those of the command line. `fit` gives what stands in place of a tool
-    that works in the folder; `more` are tools of the agent itself, not of its sub-agents. `runs_commands`: the face runs them,
-    without a sandbox. `allow_hint` tells the model how a person allows what was denied, in place of the command line's words.
-    `mode` is the session's, of a face that changes it."""
+    that works in the folder. `runs_commands`: the face runs them, without a sandbox. `allow_hint` tells the model how a person
+    allows what was denied, in place of the command line's words. `mode` is the session's, of a face that changes it."""
 
     rules: tuple[PermissionRule, ...] = ()
     fit: Callable[[Tool, WorkspacePaths], Tool] | None = None
-    more: tuple[Tool, ...] = ()
     runs_commands: bool = False
     allow_hint: str = ""
     mode: SessionMode | None = None
@@ -213,7 +212,7 @@ def furnish(
             mode=mode.note,
         ),
     )
-    tools = [*agents.tools(workspace), *face.more]
+    tools = [*agents.tools(workspace), plan_tool()]
     inspect = mode.stamped(shell.inspector(tools, clock=clock))
     return Workplace(
         folder=folder,
@@ -356,6 +355,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             Model(
                 self.choice.model,
                 base_url=self.choice.base_url,
+                api_key=self.choice.key,
                 api_key_env=self.choice.api_key_env,
                 settings=request_settings(settings, last=last, model=given["model"]),
                 limits=model_limits_of(self.choice.model, settings=settings, last=last),
@@ -403,7 +403,9 @@ def deadlines_of(given: Given) -> Deadlines:
 def _bounds_of(model: str, *, settings: RunSettings, deadlines: Deadlines, streams: bool) -> WaitBounds:
     """What is said of a wait: how many steps there are, and when a request is given up."""
     first_s = deadlines.first_event_s or read_model(model).profile.first_event_s
+    limits = model_limits_of(model, settings=settings, last=None)
     return WaitBounds(
+        window=limits.context_window_tokens or limits.max_input_tokens,
         max_steps=settings.max_steps or MAX_STEPS,
         first_event_s=first_s if streams else deadlines.total_s,
         idle_s=deadlines.idle_s,

@@ -103,11 +103,24 @@ class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):
     `line` is the last line of the command's output, or of the text that the tool reports (`RunContext.report`). It has
     at most 200 characters. Events come a few times a second at most. A command's first line comes after a quarter of a
     second. A tool's first report comes at once, and its last one always comes. The line is not part of the tool's
-    result.
+    result. `lines` are the last lines of a command's output, at most 5, the newest last; empty for a report.
     """
 
     call: ToolCall
     line: str
+    lines: tuple[str, ...] = ()
+
+
+class FilesChanged(msgspec.Struct, frozen=True, tag="files_changed"):
+    """A file tool has changed files.
+
+    `diff` is a unified diff of what it did, of at most 2,000 lines. `added` and `removed` count all lines.
+    """
+
+    call: ToolCall
+    diff: str
+    added: int
+    removed: int
 
 
 class AskOpened(msgspec.Struct, frozen=True, tag="ask_opened"):
@@ -194,6 +207,7 @@ WatcherEvent = (
     | AttemptDiscarded
     | ToolStarted
     | ToolProgress
+    | FilesChanged
     | AskOpened
     | AskClosed
     | ToolFinished

@@ -124,6 +124,7 @@ def model_at_hand() -> OwnModel | None:
 EVERY_S = 0.25  # a person reads no faster; a command that ends sooner is not reported
 LOOKED_AT = 4096  # bytes of the end of the output
 LINE = 200  # characters of a reported line
+MOST_LINES = 5  # of the output of a command that are reported
 
 OutputSink = Callable[[bytes], object]
 """Takes a further piece of output."""
@@ -132,7 +133,6 @@ _telling_at_hand: ContextVar["CallTelling | None"] = variable_of_run("call_telli
 
 # Colours and cursor moves, whole or cut at the front by the bytes that are looked at.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_=>78()]?")
-_LINE_ENDS = re.compile(r"[\r\n]+")
 
 
 class CallTelling:
@@ -144,8 +144,8 @@ class CallTelling:
         self._tell = tell
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._progress = LastLine(self._tell_line, clock=clock)
-        self._reports = LastLine(self._tell_line, clock=clock, is_whole=True)
+        self._progress = LastLines(self._tell_lines, clock=clock)
+        self._reports = LastLines(self._tell_report, clock=clock, most=1, is_whole=True)
         self._is_over = False
         self._reported = ""
         self._is_due = False  # the event loop has been asked to take the text
@@ -189,8 +189,11 @@ class CallTelling:
         if not self._is_over:
             self._tell(seen)
 
-    def _tell_line(self, line: str) -> None:
-        self._say(ToolProgress(self.call, line))
+    def _tell_lines(self, lines: tuple[str, ...]) -> None:
+        self._say(ToolProgress(self.call, lines[-1], lines))
+
+    def _tell_report(self, lines: tuple[str, ...]) -> None:
+        self._say(ToolProgress(self.call, lines[-1]))
 
 
 @contextmanager
@@ -210,16 +213,24 @@ def telling() -> CallTelling | None:
     return _telling_at_hand.get()
 
 
-class LastLine:
-    """Takes a command's output as it comes, and reports its last line at most every `EVERY_S`. `is_whole`: the first line is
-    reported at once, and the last one always."""
+class LastLines:
+    """Takes a command's output as it comes, and reports its last lines, at most `most`, at most every `EVERY_S`. `is_whole`: the
+    first is reported at once, and the last one always."""
 
-    def __init__(self, tell: Callable[[str], object], *, clock: Clock, is_whole: bool = False) -> None:
+    def __init__(
+        self,
+        tell: Callable[[tuple[str, ...]], object],
+        *,
+        clock: Clock,
+        most: int = MOST_LINES,
+        is_whole: bool = False,
+    ) -> None:
+        self._most = most
         self._is_whole = is_whole
         self._tell = tell
         self._clock = clock
         self._end = b""
-        self._told = ""
+        self._told: tuple[str, ...] = ()
         self._timer: Timer | None = None
         self._is_over = False
 
@@ -243,19 +254,21 @@ class LastLine:
         self._say_now()
 
     def _say_now(self) -> None:
-        line = last_line(self._end)
-        if line and line != self._told and not self._is_over:
-            self._told = line
-            self._tell(line)
+        lines = last_lines(self._end, most=self._most)
+        if lines and lines != self._told and not self._is_over:
+            self._told = lines
+            self._tell(lines)
 
 
-def last_line(output: bytes) -> str:
-    """The last line with text, without colours. A carriage return begins a line, as in a progress bar."""
+def last_lines(output: bytes, *, most: int = MOST_LINES) -> tuple[str, ...]:
+    """The last lines with text, without colours. A carriage return begins its line again, as in a progress bar."""
     text = _CONTROL.sub("", output.decode("utf-8", "replace").lstrip("\ufffd"))
-    for line in reversed(_LINE_ENDS.split(text)):
-        if said := " ".join(line.split()):
-            return said[:LINE]
-    return ""
+    found: list[str] = []
+    for line in reversed(text.split("\n")):
+        said = next((one for part in reversed(line.split("\r")) if (one := " ".join(part.split()))), "")
+        if said and len(found) < most:
+            found.append(said[:LINE])
+    return tuple(reversed(found))
 
 
 ENDED = "the call has ended: nobody is asked any more"

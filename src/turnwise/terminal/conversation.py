@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 from turnwise._version import __version__
-from turnwise.agent.formatting import many
-from turnwise.agent.resume_lookup import is_left
+from turnwise.agent.formatting import cost_said, many
+from turnwise.agent.resume_lookup import is_left, read_session
 from turnwise.agent.run_setup import RunOptions
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
@@ -23,7 +23,8 @@ from turnwise.coding_agent.model_names import Doubts, ModelsAtHand, Offers, anot
 from turnwise.coding_agent.modes import CARRY_OUT, TABLE, mode_lines, read_mode
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.permissions import rule_said
-from turnwise.coding_agent.prompts import CliPrompt
+from turnwise.coding_agent.plan import last_plan, plan_rows
+from turnwise.coding_agent.prompts import CliPrompt, prompt_of
 from turnwise.coding_agent.run_events import FailedModel
 from turnwise.coding_agent.run_servers import open_servers, servers_of_run
 from turnwise.coding_agent.text import clean_row, shortened, visible_line
@@ -158,12 +159,16 @@ empty line, it leaves.
 `turnwise --continue` goes on."""
 
 
-def converse(given: Given) -> None:
-    """Run one person's session until they leave. Raises CallerError."""
+WITHOUT = 'give the prompt to `turnwise -p "..."` instead, which prints the answer and ends'
+
+
+def converse(given: Given, *, words: Sequence[str] = ()) -> None:
+    """Run one person's session until they leave; `words` are the prompt that begins it. Raises CallerError."""
+    prompt = prompt_of(words) or ""
     if not is_attended():
-        raise CallerError("a session needs a terminal: give the prompt to `turnwise run` instead")
+        raise CallerError(f"a session needs a terminal: {WITHOUT}")
     if not sys.stdout.isatty():
-        raise CallerError("a session needs a terminal for its answers too: give the prompt to `turnwise run` instead")
+        raise CallerError(f"a session needs a terminal for its answers too: {WITHOUT}")
     clock = SystemClock()
     path = journal_path(os.environ)
     with Journal(path, clock=clock) as journal:
@@ -175,7 +180,7 @@ def converse(given: Given) -> None:
 
             given = first_choice(given, asks=True)
             chat = Chat(given, journal=journal, clock=clock, history=path.parent / "prompts")
-        run_to_end(chat.run())
+        run_to_end(chat.run(prompt))
 
 
 class Chat:
@@ -185,8 +190,8 @@ class Chat:
         self._given = given
         self._journal = journal
         self._clock = clock
-        self._screen = Screen(plain=given["plain"], clock=clock)
-        self._actions: dict[str, Callable[[], Coroutine[None, None, None]]] = {}
+        self._screen = Screen(plain=given["plain"], clock=clock, opens="Ctrl-O")
+        self._actions: dict[str, Callable[[], Coroutine[None, None, None]]] = {"open": self.open_folded}
         self._terminal = Terminal(
             screen=self._screen,
             history=history,
@@ -215,28 +220,33 @@ class Chat:
         self._policy = self._place.policy
         self._mode = self._place.mode
         self._mode.tell = self._screen.tell
+        self._screen.mode = lambda: "" if self._mode.said == "ask mode" else self._mode.said
         self._actions["mode"] = self.next_mode
         self._has_plan = False
         before = self._place.before
+        self._screen.plan = None if before is None else last_plan(read_session(self._journal, before).messages)
         self._session = "" if before is None else before.row.id
         self._asks = () if before is None or is_left(before) else pending_of(journal, before).asks
 
-    async def run(self) -> None:
-        """Run until the person leaves. Raises errors after which the session cannot continue."""
+    async def run(self, prompt: str = "") -> None:
+        """Run until the person leaves; `prompt` is as if they had typed it first. Raises errors after which the session cannot
+        continue."""
         self._greet()
         if self._servers.toolsets:
             self._screen.tell(self._servers.waiting_line)
         async with open_servers(self._servers, clock=self._clock):
-            await self._run()
+            await self._run(prompt)
 
-    async def _run(self) -> None:
+    async def _run(self, prompt: str) -> None:
         typed = await self._resume_left()
         if self._asks and not self._leaves:
             typed = await self._turn(None)
-        while not self._leaves and (text := await self._next(typed)) is not None:
-            typed = ""
-            if (prompt := await self._server_prompt(text)) is not None:
-                typed = await self._turn(prompt) if prompt else ""
+        if prompt and not self._leaves:
+            self._terminal.say("\n".join([f"{PROMPT}{visible_line(line)}" for line in prompt.splitlines()]))
+        while not self._leaves and (text := prompt or await self._next(typed)) is not None:
+            typed, prompt = typed if prompt else "", ""
+            if (filled := await self._server_prompt(text)) is not None:
+                typed = await self._turn(filled) if filled else ""
             elif command_of(text) is not None:
                 await self._obey(text)
             elif text.strip():
@@ -259,7 +269,9 @@ class Chat:
         with cancelling():
             while True:
                 try:
-                    return await self._terminal.text(self._prompt, default=typed)
+                    return await self._terminal.text(
+                        self._prompt, default=typed, above=lambda: plan_rows(self._screen.plan), below=self._figures
+                    )
                 except PromptStopped as stopped:  # Ctrl-C clears the line
                     typed, is_empty = "", not stopped.typed.strip()
                     if is_empty and is_told:
@@ -288,6 +300,16 @@ class Chat:
             asks = self._asks
             self._move(self._given, session=self._session)
             self._asks = asks
+
+    async def open_folded(self) -> None:
+        """Open what the screen has shown in part, the newest first."""
+        await self._terminal.open(self._screen.folds.newest_first)
+
+    def _figures(self) -> str:
+        """The session's figures, for the line below the prompt."""
+        cost = cost_said(self._spent.cost) if self._spent.cost.requests else ""
+        model = visible_line(self._place.choice.model)
+        return " · ".join([one for one in (self._screen.mode(), model, self._screen.window_said, cost) if one])
 
     async def _turn(self, text: str | None) -> str:
         """Run one turn, then carry out the commands that were typed meanwhile. Returns typed text that was not used. Without a

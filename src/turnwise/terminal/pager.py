@@ -86,6 +86,7 @@ def cancelling() -> Generator[None]:
 PagerRow = tuple[str, str]  # its style, and its text
 MAX_QUESTION_ROWS = 3
 SPARE_ROWS = 3  # the answers and the prompt stand below the shown rows
+OPENED_KEYS = "space: next, b: back, n: older, p: newer, q: leave"
 KEYS = "space: next, b: back, G: end, q: to the question"
 COLOURS = {"+": "ansigreen", "-": "ansired", "@": "ansicyan"}
 
@@ -178,20 +179,41 @@ def scrolls_away(lines: Sequence[str]) -> bool:
     return rows_of(lines) + SPARE_ROWS > shutil.get_terminal_size().lines
 
 
+class Shelf:
+    """Texts for the pager, one of which is open. `titles` name them."""
+
+    def __init__(self, texts: Sequence[Pages], *, titles: Sequence[str] = ("",)) -> None:
+        self._texts, self._titles = texts, titles
+        self.at = 0
+
+    @property
+    def pages(self) -> Pages:
+        return self._texts[self.at]
+
+    @property
+    def title(self) -> str:
+        return f"{self._titles[self.at]} ({self.at + 1} of {len(self._texts)})"
+
+    def turn(self, by: int) -> None:
+        self.at = max(0, min(len(self._texts) - 1, self.at + by))
+
+
 async def page(
-    pages: Pages,
+    shelf: Shelf,
     *,
     question: Callable[[], str],
+    keys: str = KEYS,
     input: "Input",
     output: "Output",
     coloured: bool,
 ) -> None:
-    """Show the pages until the person goes back to the question, which stays below them. Raises PromptStopped."""
+    """Show the pages until the person goes back to the question, which stays below them; `n` and `p` turn to the next and to the
+    previous text. Raises PromptStopped."""
     from prompt_toolkit.application import Application
     from prompt_toolkit.layout import HSplit, Layout, Window
     from prompt_toolkit.layout.controls import FormattedTextControl
 
-    pages.to_unshown(columns=output.get_size().columns)
+    shelf.pages.to_unshown(columns=output.get_size().columns)
 
     def asked() -> list[str]:
         size = output.get_size()
@@ -204,16 +226,16 @@ async def page(
         return max(1, output.get_size().rows - len(asked()) - 1)
 
     def text() -> "StyleAndTextTuples":
-        shown = pages.page(columns=output.get_size().columns, height=height())
+        shown = shelf.pages.page(columns=output.get_size().columns, height=height())
         return [(style, f"{row}\n") for style, row in shown]
 
     def bar() -> "StyleAndTextTuples":
-        columns = output.get_size().columns
+        columns, pages = output.get_size().columns, shelf.pages
         pages.page(columns=columns, height=height())
         count = len(pages.rows(columns=columns))
         unshown = pages.unshown_lines
         rest = f"{unshown:,} unseen; " if unshown else ""
-        place = f"{pages.top + 1:,} to {min(count, pages.top + height()):,} of {count:,}; {rest}{KEYS}"
+        place = f"{pages.top + 1:,} to {min(count, pages.top + height()):,} of {count:,}; {rest}{keys}"
         strong = "bold" if coloured else ""
         return [*[(strong, f"{row}\n") for row in asked()], ("", place[: columns - 1])]
 
@@ -226,7 +248,7 @@ async def page(
                 ]
             )
         ),
-        key_bindings=_keys(pages, height=height),
+        key_bindings=_keys(shelf, height=height),
         full_screen=True,
         input=input,
         output=output,
@@ -240,14 +262,14 @@ async def page(
         raise
 
 
-def _keys(pages: Pages, *, height: Callable[[], int]) -> "KeyBindings":
+def _keys(shelf: Shelf, *, height: Callable[[], int]) -> "KeyBindings":
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
 
     def moves(*names: str, by: Callable[[], int]) -> None:
         def move(_: "KeyPressEvent") -> None:
-            pages.top = max(0, pages.top + by())  # the next page finds the end by itself
+            shelf.pages.top = max(0, shelf.pages.top + by())  # the next page finds the end by itself
 
         for name in names:
             keys.add(name)(move)
@@ -256,13 +278,21 @@ def _keys(pages: Pages, *, height: Callable[[], int]) -> "KeyBindings":
     moves("b", "pageup", by=lambda: -height())
     moves("j", "down", "enter", by=lambda: 1)
     moves("k", "up", by=lambda: -1)
-    moves("g", "home", by=lambda: -pages.top)
+    moves("g", "home", by=lambda: -shelf.pages.top)
     moves("G", "end", by=lambda: 1_000_000_000)
+
+    @keys.add("n")
+    def _(_: "KeyPressEvent") -> None:
+        shelf.turn(1)
+
+    @keys.add("p")
+    def _(_: "KeyPressEvent") -> None:
+        shelf.turn(-1)
 
     def leave(event: "KeyPressEvent") -> None:
         event.app.exit()
 
-    for name in ("q", "Q", "s", "c-d"):
+    for name in ("q", "Q", "s", "c-d", "c-o"):
         keys.add(name)(leave)
 
     @keys.add("c-c")

@@ -8,6 +8,8 @@ import unicodedata
 from functools import lru_cache
 from typing import TextIO
 
+from turnwise.coding_agent.text import style
+
 TAB = 8
 
 # A colour, a piece of a word, one wide character (a line may break after each), blanks, or a line end.
@@ -112,6 +114,25 @@ class Rows:
 def cells_of(text: str) -> int:
     """How many columns it takes at most: terminals do not agree on every character."""
     return len(text) if text.isascii() else sum(map(_cells_of_char, text))
+
+
+def cut_row(text: str, *, cells: int) -> str:
+    """The beginning of a row, so that it takes at most so many columns."""
+    if cells_of(text) <= cells:
+        return text
+    kept, used = 0, 1  # the ellipsis
+    for char in text:
+        used += cells_of(char)
+        if used > cells:
+            break
+        kept += 1
+    return f"{text[:kept]}…"
+
+
+def coloured(line: str, *, stream: TextIO) -> str:
+    """A line of a diff, indented: its first character is the sign."""
+    colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
+    return style(f"  {line}", colour, stream=stream) if colour else f"  {line}"
 
 
 @lru_cache(maxsize=4096)

@@ -3,19 +3,31 @@
 import math
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
 from turnwise.agent.formatting import cost_said, many, tokens_said
 from turnwise.agent.results import RunResult
-from turnwise.base.clock import Clock, SystemClock, Timer
+from turnwise.base.clock import Clock, SystemClock
+from turnwise.coding_agent.asked_calls import confusables_in
 from turnwise.coding_agent.interruptible_run import ShownTurn, unseen
+from turnwise.coding_agent.plan import PLAN, SHOWN_STEPS, PlanArguments, Plans, plan_rows
 from turnwise.coding_agent.progress_line import WaitBounds, Waiting
 from turnwise.coding_agent.run_events import FailedModel, describe_end, describe_fault
+from turnwise.coding_agent.shown_work import (
+    SHOWN_LINES,
+    TAIL_LINES,
+    Folds,
+    diff_lines,
+    diff_title,
+    ended_command,
+    thought_said,
+)
 from turnwise.coding_agent.text import (
     clean,
     clean_answer,
@@ -34,6 +46,7 @@ from turnwise.running.watcher_events import (
     AttemptDiscarded,
     CallAnswered,
     ChildSeen,
+    FilesChanged,
     FrameSeen,
     RequestFinished,
     RequestStarted,
@@ -47,107 +60,24 @@ from turnwise.running.watcher_events import (
     WatcherEvent,
     kind_of,
 )
-from turnwise.terminal.rows import Rows, columns_of, fitted
+from turnwise.terminal.rows import Rows, coloured, columns_of, fitted
+from turnwise.terminal.status_line import StatusLine, terminal_size
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import (
     FinishReason,
+    ReasoningDelta,
     RefusalDelta,
     StopReason,
     Text,
     TextDelta,
     ToolCall,
+    ToolCallDelta,
     ToolResult,
 )
 from turnwise.wire.json_fields import UNREADABLE
 
 if TYPE_CHECKING:
     from turnwise.terminal.live_answer import LiveAnswer
-
-# The waiting line: one row below all text, drawn again while nothing is written, and removed before anything else is.
-
-
-EVERY_S = 0.125
-MARKS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-ERASE_ROW = "\r\x1b[2K"
-
-
-def terminal_size(stream: TextIO) -> os.terminal_size:
-    """The size of the stream's terminal; 80 columns and 24 lines if it does not tell."""
-    try:
-        columns, lines = os.get_terminal_size(stream.fileno())
-    except (OSError, ValueError):
-        columns = lines = 0
-    return os.terminal_size((columns or 80, lines or 24))
-
-
-class StatusLine:
-    """Writes to `notes`, a terminal. `show` gives the line for so many columns, empty for none. The text in the `row` of the
-    cursor comes back when the line goes."""
-
-    def __init__(
-        self,
-        notes: TextIO,
-        *,
-        clock: Clock,
-        size: Callable[[], os.terminal_size],
-        show: Callable[[int], str],
-        row: Callable[[], str],
-    ) -> None:
-        self._notes = notes
-        self._clock = clock
-        self._size = size
-        self._show = show
-        self._row = row
-        self._timer: Timer | None = None
-        self._above: str | None = None  # the row above it; None: the line is not there
-        self._drawn_at: os.terminal_size | None = None
-
-    def start(self) -> None:
-        """From now on the line is drawn whenever there is something to show."""
-        if self._timer is None:
-            self._timer = self._clock.call_later(EVERY_S, self._tick)
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self.clear()
-
-    def clear(self) -> bool:
-        """Remove the line. False: the cursor could not go back to the row above, because the terminal's size has changed."""
-        if self._above is None:
-            return True
-        above, self._above = self._above, None
-        is_as_it_was = not above or self._size() == self._drawn_at
-        back = f"\x1b[1A\r{above}" if above and is_as_it_was else ""
-        self._write(ERASE_ROW + back)
-        return is_as_it_was
-
-    def draw(self) -> None:
-        size = self._size()
-        line = self._show(max(1, size.columns - 3))
-        if not line:
-            self.clear()
-            return
-        below = ""
-        if self._above is None:
-            self._above = self._row()
-            below = "\n" if self._above else ""
-        self._drawn_at = size
-        mark = MARKS[int(self._clock.monotonic() / EVERY_S) % len(MARKS)]
-        self._write(f"{below}{ERASE_ROW}{mark} {clean_row(line)}")
-
-    def _tick(self) -> None:
-        self._timer = None
-        try:
-            self.draw()
-        except OSError:  # the terminal is gone: the next writer gets the error
-            return
-        self.start()
-
-    def _write(self, text: str) -> None:
-        self._notes.write(text)
-        self._notes.flush()
 
 
 @contextmanager
@@ -165,12 +95,14 @@ def spinning() -> "Generator[Callable[[str], object] | None]":
 LINE = 100  # characters of a call or a result shown on one line
 FLOWS_S = 2.0  # an answer with shorter pauses needs no other sign of life
 GONE_ON_WITH = frozenset({FinishReason.LENGTH, FinishReason.PAUSE, FinishReason.CUT})
+MAX_LINE = 200  # of a line of output
 ERROR_LINE = 240  # of a result that says what went wrong, and what to do
 
 
 class Screen:
     """Shows what happens as it happens. Standard output without a terminal gets only the answer, once it is complete, unless it
-    `follows`. Everything but the answer goes to `notes`. At a terminal with colours, answers are rendered, unless `plain`."""
+    `follows`. Everything but the answer goes to `notes`. At a terminal with colours, answers are rendered, unless `plain`.
+    `folds` are the texts that the key `opens` opens; `plan` is the task list of the session, and `mode` says its mode."""
 
     def __init__(
         self,
@@ -180,7 +112,12 @@ class Screen:
         plain: bool = False,
         clock: Clock | None = None,
         size: Callable[[], os.terminal_size] | None = None,
+        opens: str = "",
     ) -> None:
+        self.folds = Folds()
+        self.plan: PlanArguments | None = None
+        self.mode: Callable[[], str] = str
+        self._opens = opens
         self._notes = sys.stderr if notes is None else notes
         self._clock = clock or SystemClock()
         is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
@@ -189,12 +126,21 @@ class Screen:
         self._size = size or partial(terminal_size, sys.stdout if is_terminal else self._notes)
         self._renders = is_terminal and not plain and has_colour(sys.stdout)
         self._answer: LiveAnswer | None = None
-        self._names: dict[str, str] = {}  # of current calls, by id
+        self._calls: dict[str, ToolCall] = {}  # current ones, by id
+        self._plans = Plans()
+        self._thoughts: list[str] = []  # of the current response
+        self._thinks_since_s = 0.0
+        self._shows_work = self._notes.isatty()
         self._waiting = Waiting(WaitBounds())
         self._status: StatusLine | None = None
         if self._notes.isatty() and os.environ.get("TERM") != "dumb":
             self._status = StatusLine(
-                self._notes, clock=self._clock, size=self._size, show=self._waits_for, row=self._row_at_hand
+                self._notes,
+                clock=self._clock,
+                size=self._size,
+                show=self._waits_for,
+                above=self._rows_above,
+                row=self._row_at_hand,
             )
         self._shown: list[str] = []  # of the current response
         self._shown_before: list[str] = []  # of the turn's earlier responses
@@ -207,21 +153,32 @@ class Screen:
         self._held: list[Callable[[], None]] | None = None
         self._children: dict[tuple[str, ...], dict[str, str]] = {}  # names of current calls, by path and id
 
+    @property
+    def window_said(self) -> str:
+        return self._waiting.window_said
+
     def begin(self, bounds: WaitBounds) -> None:
         """A turn is about to run within these bounds."""
-        self._waiting = Waiting(bounds)
+        self._waiting = Waiting(bounds, used=self._waiting.used)
         self._shown_before.clear()
         self._shown_results.clear()
 
     def __call__(self, seen: WatcherEvent) -> None:
+        now_s = self._clock.monotonic()
         if self._status is not None:
-            self._waiting.saw(seen, now_s=self._clock.monotonic())
+            self._waiting.saw(seen, now_s=now_s)
         if self._held is not None:
-            self._held.append(lambda: self._see(seen))
+            self._held.append(lambda: self._see(seen, now_s=now_s))
             return
-        self._see(seen)
+        self._see(seen, now_s=now_s)
 
-    def _see(self, seen: WatcherEvent) -> None:
+    def _see(self, seen: WatcherEvent, *, now_s: float) -> None:
+        if (plan := self._plans.of_event(seen)) is not None:
+            self.plan = plan
+            self._note(style(plan.said, "dim", stream=self._notes))
+            return
+        if self._thoughts and _ends_thought(seen):
+            self._fold_thought(now_s)
         match seen:
             case ChildSeen():
                 self._note_child(seen)
@@ -232,6 +189,10 @@ class Screen:
                 pass
             case FrameSeen(frame=TextDelta(text=text) | RefusalDelta(text=text)):
                 self._show_text(text)
+            case FrameSeen(frame=ReasoningDelta(text=text)) if text and self._shows_work:
+                if not self._thoughts:
+                    self._thinks_since_s = now_s
+                self._thoughts.append(text)
             case RequestStarted():
                 self._goes_on = False
                 self._close_answer()
@@ -245,20 +206,23 @@ class Screen:
                 self._note_discarded(seen)
             case StepStarted():
                 self._wait()
+            case ToolStarted(call=call) if call.name == PLAN:
+                self._wait()  # told once it has ended well
             case ToolStarted():
                 self._wait()
-                self._names[seen.call.id] = seen.call.name
                 self._note_call(seen.call)
             case ToolFinished(result=result):
-                self._note_result(result)
+                self._note_result(result, ran=True)
+            case FilesChanged():
+                self._note_diff(seen)
             case CallAnswered(call=call, result=result):
-                if call.id not in self._names:
+                if call.id not in self._calls:
                     self._note_call(call)
                 self._note_result(result)
             case TurnFinished():
                 self._finish(seen.result)
             case FrameSeen() | ToolProgress():
-                pass  # the waiting line shows them
+                pass  # the rows below the text show them
             case _:
                 self._note(describe_event(seen, stream=self._notes))
 
@@ -340,8 +304,36 @@ class Screen:
         self._note(style(f"✗ {why}: {lost}{again}", "yellow", stream=self._notes))
 
     def _note_call(self, call: ToolCall) -> None:
-        self._names[call.id] = call.name
+        self._calls[call.id] = call
         self._note(self._call_line(call))
+
+    def _note_diff(self, seen: FilesChanged, *, indent: str = "") -> None:
+        """The beginning of what a call has changed, at a terminal; all of it can be opened."""
+        if not self._shows_work:
+            return
+        title, (_, *lines) = diff_title(seen), diff_lines(seen.diff)
+        marks = confusables_in(lines[:SHOWN_LINES], folder=Path.cwd)
+        self._note(f"{indent}  {style(title, 'bold', stream=self._notes)}")
+        for line in lines[:SHOWN_LINES]:
+            self._note(indent + marks.mark(coloured(line, stream=self._notes)), as_it_is=True)
+        for line in marks.lines:
+            self._note(f"{indent}  {style(line, 'red', 'bold', stream=self._notes)}")
+        self._fold(title, lines, hidden=len(lines) - SHOWN_LINES, indent=indent)
+
+    def _fold(self, title: str, lines: Sequence[str], *, hidden: int, indent: str = "") -> None:
+        if hidden > 0:
+            self.folds.keep(title, lines)
+            how = f", {self._opens} shows all" if self._opens else ""
+            more = f"{hidden:,} more line{'' if hidden == 1 else 's'}"
+            self._note(style(f"{indent}  … {more}{how}", "dim", stream=self._notes))
+
+    def _fold_thought(self, now_s: float) -> None:
+        text, seconds = clean("".join(self._thoughts)).strip(), now_s - self._thinks_since_s
+        self._thoughts.clear()
+        if text:
+            said = thought_said(text, seconds=seconds)
+            self.folds.keep(said, text.split("\n"))
+            self._note(style(f"{said}{' · ' if self._opens else ''}{self._opens}", "dim", stream=self._notes))
 
     def _note_child(self, child: ChildSeen) -> None:
         """Show its calls and their results, indented, with the path that leads to it."""
@@ -350,6 +342,8 @@ class Screen:
             case ToolStarted(call=call):
                 names[call.id] = call.name
                 self._note_within(child.path, line=self._call_line(call))
+            case FilesChanged():
+                self._note_diff(child.seen, indent="  " * len(child.path))
             case ToolFinished(result=result):
                 self._note_within(child.path, line=self._result_line(result, name=names.pop(result.call_id, None)))
             case CallAnswered(call=call, result=result):
@@ -379,9 +373,32 @@ class Screen:
             f"{describe_result(result, stream=self._notes)}"
         )
 
-    def _note_result(self, result: ToolResult) -> None:
-        self._note(self._result_line(result, name=self._names.pop(result.call_id, None)))
-        if self._notes.isatty() and is_shown_whole(result):
+    def _note_result(self, result: ToolResult, *, ran: bool = False) -> None:
+        call = self._calls.pop(result.call_id, None)
+        if ran and self._shows_work and result.name == "bash":
+            self._note_command(result, call=call)
+            return
+        self._note(self._result_line(result, name=call and call.name))
+        if self._shows_work and is_shown_whole(result):
+            self._shown_results.add(result.call_id)
+
+    def _note_command(self, result: ToolResult, *, call: ToolCall | None) -> None:
+        """How a command ended, and the last lines of its output."""
+        ended = ended_command(result)
+        title = self._result_line(result, name=None)
+        if result.is_error:
+            said = style(shortened(ended.end, limit=ERROR_LINE), "red", stream=self._notes)
+            title = f"{style('✗', 'red', stream=self._notes)} bash: {said}"
+        self._note(title)
+        tail = ended.output[-TAIL_LINES:] if result.is_error or len(ended.output) > 1 else ()
+        if hidden := len(ended.output) - len(tail) if tail else 0:
+            self._fold(describe_call(call) if call else "bash", ended.output, hidden=hidden)
+        for line in tail:
+            self._note(
+                style(f"  {line if len(line) <= MAX_LINE else f'{line[:MAX_LINE]}…'}", "dim", stream=self._notes),
+                as_it_is=True,
+            )
+        if not hidden and all(len(line) <= MAX_LINE for line in tail):
             self._shown_results.add(result.call_id)
 
     def _finish(self, result: TurnResult) -> None:
@@ -423,10 +440,10 @@ class Screen:
         sys.stdout.write(text)
         self._at_line_start = text.endswith("\n")
 
-    def _note(self, line: str) -> None:
+    def _note(self, line: str, *, as_it_is: bool = False) -> None:
         self._clear_status()
         self._end_line()
-        self._notes.write(f"{fitted(line, columns=self._columns())}\n")
+        self._notes.write(f"{line if as_it_is else fitted(line, columns=self._columns())}\n")
         self._notes.flush()
 
     def _end_line(self, *, keeps_word: bool = False) -> None:
@@ -471,10 +488,26 @@ class Screen:
             self._live_answer()
         if now_s - self._shown_s < FLOWS_S or not self._at_line_start:
             return ""
-        return self._waiting.show(now_s=now_s, columns=columns)
+        return self._waiting.show(now_s=now_s, columns=columns, mode=self.mode())
+
+    def _rows_above(self, most: int) -> Sequence[str]:
+        """The end of a command's output, then the plan: as much as fits."""
+        plan = plan_rows(self.plan, most=most) if most < SHOWN_STEPS else plan_rows(self.plan)
+        room = most - len(plan)
+        return [*self._waiting.tail[-room:], *plan] if room > 0 else plan
 
     def _row_at_hand(self) -> str:
         return "" if self._answer is None else self._answer.row
+
+
+def _ends_thought(seen: WatcherEvent) -> bool:
+    match seen:
+        case FrameSeen(frame=TextDelta(text=text) | RefusalDelta(text=text)):
+            return bool(text)
+        case FrameSeen(frame=frame):
+            return isinstance(frame, ToolCallDelta)
+        case _:
+            return isinstance(seen, RequestFinished | AttemptDiscarded | TurnFinished)
 
 
 def describe_event(seen: WatcherEvent, *, stream: TextIO | None = None) -> str:

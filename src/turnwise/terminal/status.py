@@ -17,6 +17,7 @@ from turnwise.base.clock import SystemClock
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.asked_calls import confusables_in, decoded_texts
 from turnwise.coding_agent.run_events import text_of_result
+from turnwise.coding_agent.shown_work import diff_title
 from turnwise.coding_agent.text import clean, clean_row, shortened, visible_line
 from turnwise.errors import JournalFailed
 from turnwise.journal.journal import Journal
@@ -27,6 +28,7 @@ from turnwise.running.watcher_events import (
     AttemptDiscarded,
     CallAnswered,
     ChildSeen,
+    FilesChanged,
     FrameSeen,
     RequestFinished,
     RequestStarted,
@@ -155,6 +157,8 @@ def _seen(seen: WatcherEvent) -> str:
             return f"{visible_line(call.name)} asks: {_short(question)}"
         case AskClosed(answer=answer):
             return f"answered by {answer.by}: {answer.verdict} {_short(answer.text)}".rstrip()
+        case FilesChanged():
+            return diff_title(seen)
         case ToolsetNoted(text=text) | RunNoted(text=text):
             return _short(text)
         case FrameSeen() | RequestStarted() | RequestFinished() | ToolProgress() | TurnFinished() | ChildSeen():

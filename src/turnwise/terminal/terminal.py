@@ -13,25 +13,30 @@ from typing import TYPE_CHECKING, Protocol
 
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
+from turnwise.coding_agent.shown_work import Fold
 from turnwise.coding_agent.text import clean_row, has_colour
 from turnwise.terminal.keys import Actions, TurnKeys, question_keys, text_keys
 from turnwise.terminal.pager import (
+    OPENED_KEYS,
     Pages,
     PromptLeft,
     PromptPutAside,
     PromptStopped,
+    Shelf,
     TypingPause,
     page,
     plain_lines,
     scrolls_away,
 )
-from turnwise.terminal.rows import columns_of, fitted, say
+from turnwise.terminal.rows import columns_of, cut_row, fitted, say
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
     from prompt_toolkit.history import History
     from prompt_toolkit.output import Output
+    from prompt_toolkit.styles import Style
 
     from turnwise.terminal.typed_keys import TypedKeys
 
@@ -71,6 +76,7 @@ class Terminal:
         self._history = history
         self._completer = completer
         self._completed = completed  # completions that are shown at once, if there is room
+        self._around: tuple[str | Callable[[], str], Callable[[], Sequence[str]], Callable[[], str]] = ("", tuple, str)
         self._actions: Actions = {} if actions is None else actions
         self._cleared = ""  # the last line that Ctrl-C has cleared
         self._acting: asyncio.Task[None] | None = None
@@ -80,6 +86,7 @@ class Terminal:
         self._main: PromptSession[str] | None = None
         self._begun: PromptSession[str] | None = None  # the prompt with a text that gives way to an ask
         self._keys: Callable[[bool], None] | None = None
+        self._opened: asyncio.Future[None] | None = None  # the pager with texts that were folded
         self._pause = TypingPause(self._clock)
 
     @property
@@ -115,7 +122,9 @@ class Terminal:
             self._asks -= 1
 
     def _give_way(self) -> None:
-        """An ask waits: the prompt for a text goes away, as soon as it is there."""
+        """An ask waits: the prompt for a text goes away, as soon as it is there, and so does an open text."""
+        if self._asks and self._opened is not None:
+            self._opened.cancel()
         if self._asks and self._begun is not None and self._begun.app.is_running and not self._begun.app.is_done:
             self._begun.app.erase_when_done = True
             self._begun.app.exit(exception=PromptPutAside(self.typed))
@@ -150,11 +159,14 @@ class Terminal:
         takes_paste: bool = True,
         gives_way: bool = False,
         completer: "Completer | None" = None,
+        hides: Callable[[str], bool] | None = None,
     ) -> str:
         """Read one line. `ticks`: the message is made again each second. `fresh`: keys from before the prompt do not count, nor
         keys that follow them without a pause, nor pasted text, unless it `takes_paste`. `gives_way`: the line is a draft, and an
-        ask comes before it. `completer`: completes with Tab. Raises PromptStopped, PromptLeft, PromptPutAside."""
+        ask comes before it. `completer`: completes with Tab. `hides`: stars stand for a text for which it says yes. Raises
+        PromptStopped, PromptLeft, PromptPutAside."""
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.filters import Condition
 
         input, output = self._ends()
         session: PromptSession[str] = PromptSession(
@@ -165,6 +177,7 @@ class Terminal:
             complete_while_typing=False,
             key_bindings=question_keys(),
             refresh_interval=1.0 if ticks else 0,
+            is_password=False if hides is None else Condition(lambda: hides(session.default_buffer.text)),
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
         )
@@ -192,7 +205,35 @@ class Terminal:
         """Show the pages, with the question below them, until the person goes back to it. Raises PromptStopped."""
         input, output = self._ends()
         self._forget_typed_ahead()
-        await page(pages, question=question, input=input, output=output, coloured=has_colour(sys.stderr))
+        await page(Shelf([pages]), question=question, input=input, output=output, coloured=has_colour(sys.stderr))
+
+    async def open(self, folds: Sequence[Fold]) -> None:
+        """Show these texts in the pager, the first of them first, until the person leaves it. An ask ends it."""
+        if not folds:
+            return
+        input, output = self._ends()
+        use = input.use
+        input.wants("text")
+        shelf = Shelf(
+            [Pages(fold.lines, coloured=True) for fold in folds], titles=[clean_row(fold.title) for fold in folds]
+        )
+        self._opened = asyncio.ensure_future(
+            page(
+                shelf,
+                question=lambda: shelf.title,
+                keys=OPENED_KEYS,
+                input=input,
+                output=output,
+                coloured=has_colour(sys.stderr),
+            )
+        )
+        try:
+            with contextlib.suppress(PromptStopped, asyncio.CancelledError):  # Ctrl-C leaves it, and an ask ends it
+                await self._opened
+        finally:
+            self._opened.cancel()
+            self._opened = None
+            input.wants(use)
 
     async def says_yes(
         self, question: Callable[[], str], *, shown: Sequence[str] = (), whole: Sequence[str] | None = None
@@ -220,11 +261,19 @@ class Terminal:
         except (PromptStopped, PromptLeft):
             return False
 
-    async def text(self, message: str | Callable[[], str], *, default: str = "") -> str:
+    async def text(
+        self,
+        message: str | Callable[[], str],
+        *,
+        default: str = "",
+        above: Callable[[], Sequence[str]] = tuple,
+        below: Callable[[], str] = str,
+    ) -> str:
         """The text typed at the main prompt: several lines with Esc-Enter, a backslash at the end, or pasted; with history, in
-        which a line that Ctrl-C clears is found again until the session ends. Raises PromptStopped, PromptLeft."""
+        which a line that Ctrl-C clears is found again until the session ends. While it is typed, the rows `above` it and the
+        line `below` it are shown. Raises PromptStopped, PromptLeft."""
         session = self._main or self._main_prompt()
-        session.message = message
+        self._around = (message, above, below)
         self._ends()[0].wants("text")
         session.reserve_space_for_menu = min(1 + self._completed, shutil.get_terminal_size().lines - 1)
         try:
@@ -254,6 +303,9 @@ class Terminal:
 
         input, output = self._ends()
         self._main = PromptSession(
+            self._message,
+            bottom_toolbar=self._bar,
+            style=bar_style(),
             input=input,
             output=output,
             history=_history_in(self._history, keeps=lambda text: text != self._cleared),
@@ -266,6 +318,22 @@ class Terminal:
             eof_exception=PromptLeft,
         )
         return self._main
+
+    def _message(self) -> "StyleAndTextTuples":
+        """With the rows above it, as long as the text is not sent."""
+        from prompt_toolkit.application import get_app
+
+        message, above, _ = self._around
+        cells = shutil.get_terminal_size().columns - 1
+        rows = [] if get_app().is_done else [cut_row(clean_row(row), cells=cells) for row in above()]
+        return [
+            *[("class:above", f"{row}\n") for row in rows],
+            ("", message if isinstance(message, str) else message()),
+        ]
+
+    def _bar(self) -> str | None:
+        line = clean_row(self._around[2]())
+        return cut_row(line, cells=shutil.get_terminal_size().columns - 1) or None
 
     def _ends(self) -> "tuple[TypedKeys, Output]":
         if self._input is None or self._output is None:
@@ -375,6 +443,14 @@ def _quiet(attributes: TerminalAttributes) -> TerminalAttributes:
     assert isinstance(local, int)
     changed[3] = local & ~(termios.ICANON | termios.ECHO)
     return changed
+
+
+def bar_style() -> "Style":
+    """The rows around the prompt are dim; prompt_toolkit's own bar is in reverse."""
+    from prompt_toolkit.styles import Style
+
+    dim = "noreverse ansibrightblack"
+    return Style.from_dict({"bottom-toolbar": dim, "bottom-toolbar.text": dim, "above": "ansibrightblack"})
 
 
 def _history_in(path: Path | None, *, keeps: Callable[[str], bool]) -> "History":

@@ -26,7 +26,7 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, session_rules
 from turnwise.running.approvals import Asking
 from turnwise.terminal.pager import SPARE_ROWS, Pages, PromptLeft, PromptStopped, rows_of, scrolls_away
-from turnwise.terminal.rows import COLOUR, columns_of, fitted
+from turnwise.terminal.rows import COLOUR, coloured, columns_of, fitted
 from turnwise.terminal.terminal import Terminal
 from turnwise.tools.workspace.previews import shortly
 from turnwise.turn.config import Approval, OneAsk
@@ -271,7 +271,13 @@ class TerminalApprover:
             confusables_in, [*names, *what, *changes], folder=lambda: self._around.workspace.root
         )
         warned = [_style(f"  {line}", "red", "bold") for line in marks.lines]
-        lines = [*map(marks.mark, [*heading(ask, path=path, what=what), *map(_coloured, short)]), *warned]
+        lines = [
+            *map(
+                marks.mark,
+                [*heading(ask, path=path, what=what), *[coloured(line, stream=sys.stderr) for line in short]],
+            ),
+            *warned,
+        ]
         is_long = len(what) > MAX_SHOWN_LINES or rows_of(lines) > MAX_SHOWN_ROWS
         return _Shown(
             subject=marks.mark(_subject(ask, path=path)),
@@ -334,12 +340,6 @@ def _block(lines: Sequence[str]) -> list[str]:
         warning = f"    [{len(lines) - MAX_SHOWN_LINES} MORE LINES ARE NOT SHOWN]"
         shown.append(_style(warning, "red", "bold"))
     return shown
-
-
-def _coloured(line: str) -> str:
-    colours = {"+": "green", "-": "red", "@": "cyan"}
-    colour = colours.get(line[:1])
-    return _style(f"  {line}", colour) if colour else f"  {line}"
 
 
 def _not_answered(ask: OneAsk, *, path: tuple[str, ...]) -> str:

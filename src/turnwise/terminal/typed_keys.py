@@ -45,6 +45,10 @@ class TypedKeys(Vt100Input):
             os.set_blocking(self.fileno(), True)
             yield
 
+    @property
+    def use(self) -> KeysUse:
+        return self._use
+
     def wants(self, use: KeysUse) -> None:
         self._use, self._answers, self._kept = use, False, False
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from acp.helpers import (
@@ -36,16 +36,15 @@ from acp.schema import (
     UserMessageChunk,
 )
 from acp.schema import Cost as AcpCost
-from msgspec import Meta
 
 from turnwise.coding_agent.asked_calls import NotWhole, arguments_in, title_of
 from turnwise.coding_agent.interruptible_run import ShownTurn, unseen
+from turnwise.coding_agent.plan import PlanArguments, Plans
 from turnwise.coding_agent.run_events import describe_fault
 from turnwise.coding_agent.text import clean, clean_answer, visible
 from turnwise.errors import ToolFault
 from turnwise.rules.advice import for_people
 from turnwise.running.run_context import judged_paths
-from turnwise.running.tools import Tool
 from turnwise.running.watcher_events import (
     AskOpened,
     AttemptDiscarded,
@@ -62,7 +61,7 @@ from turnwise.running.watcher_events import (
     WatcherEvent,
 )
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.previews import CHANGING, changes_of_call, make_tool, paths_of_call
+from turnwise.tools.workspace.previews import CHANGING, changes_of_call, paths_of_call
 from turnwise.tools.workspace.staged_changes import FileChange
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import ReasoningDelta, RefusalDelta, Text, TextDelta, ToolCall, ToolResult, Usage
@@ -249,6 +248,7 @@ class EditorTeller:
         self._shown: list[str] = []  # of the current response
         self._before: list[str] = []  # of the responses before it
         self._goes_on = False  # the current response is the rest of a cut one
+        self._plans = Plans()
         self.last = Usage()  # of the last request
 
     def __call__(self, seen: WatcherEvent) -> None:
@@ -281,11 +281,19 @@ class EditorTeller:
             case ChildSeen(call_id=call_id, path=names, seen=inner):
                 self._see(inner, path=names, above=f"{above}{call_id}/")
             case ToolStarted(call=call):
+                if not path:
+                    self._plans.of_event(seen)
                 self._start(call, id=self.id_of(call, above=above), path=path)
             case ToolProgress(call=call, line=line):
-                self._updates.put(update_tool_call(self.id_of(call, above=above), content=[told(clean(line))]))
+                self._updates.put(
+                    update_tool_call(
+                        self.id_of(call, above=above), content=[told(clean("\n".join(seen.lines) or line))]
+                    )
+                )
             case ToolFinished(result=result):
                 self._finish(result, id=f"{self._prefix}{above}{result.call_id}")
+                if not path and (plan := self._plans.of_event(seen)) is not None:
+                    self._updates.put(shown_plan(plan))
             case CallAnswered(call=call, result=result):
                 id = self.id_of(call, above=above)
                 if id not in self._open:
@@ -390,48 +398,7 @@ def usage_update(last: Usage, *, window: int, cost_usd: float | None) -> UsageUp
     return UsageUpdate(session_update="usage_update", used=used, size=window, cost=cost)
 
 
-# The tool `plan`: the model writes down what it is going to do, and the editor shows it.
-
-
-PLAN = "plan"
-MAX_ENTRIES = 50
-MAX_ENTRY = 500
-
-_DESCRIPTION = """Show the user your plan, whole, each time it changes: one entry for each step, with its status. For work \
-of three steps or more; it changes nothing else."""
-
-
-class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
-    content: Annotated[str, Meta(description="What is done, in one line", max_length=MAX_ENTRY)]
-    status: Literal["pending", "in_progress", "completed"] = "pending"
-    priority: Literal["high", "medium", "low"] = "medium"
-
-
-class PlanArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    entries: Annotated[list[PlanStep], Meta(description="All steps, in order", max_length=MAX_ENTRIES)]
-
-
-def plan_tool(updates: Updates) -> Tool:
-    """Each call shows its plan in place of the one before."""
-
-    async def plan(given: PlanArguments) -> str:
-        updates.put(shown_plan(given))
-        return "The user sees the plan."
-
-    made = make_tool(PLAN, description=_DESCRIPTION, takes=PlanArguments, function=plan, effect="none", idempotent=True)
-    # it names no path and runs no command: there is nothing to look at before it runs
-    return msgspec.structs.replace(made, offer=msgspec.structs.replace(made.offer, inspected=False))
-
-
-def shown_plan(given: PlanArguments) -> AgentPlanUpdate:
+def shown_plan(plan: PlanArguments) -> AgentPlanUpdate:
     return update_plan(
-        [plan_entry(visible_line(step.content), priority=step.priority, status=step.status) for step in given.entries]
+        [plan_entry(visible_line(step.content), priority="medium", status=step.status) for step in plan.entries]
     )
-
-
-def plan_in(call: ToolCall) -> AgentPlanUpdate | None:
-    """The plan of an earlier call; None where it showed none."""
-    try:
-        return shown_plan(msgspec.json.decode(call.arguments, type=PlanArguments))
-    except msgspec.MsgspecError:
-        return None

@@ -67,17 +67,17 @@ from turnwise.coding_agent.last_exchange import ENDS
 from turnwise.coding_agent.model_names import Offers
 from turnwise.coding_agent.modes import read_mode
 from turnwise.coding_agent.options import Given
+from turnwise.coding_agent.plan import PLAN, plan_in
 from turnwise.coding_agent.repository import foreign_folder
 from turnwise.coding_agent.text import clean, clean_answer, clean_line, shortened, visible_line
 from turnwise.editors.acp.editor_updates import (
-    PLAN,
     SaidPiece,
     Updates,
     WholeUpdate,
     kind_of,
     locations_of,
-    plan_in,
     result_said,
+    shown_plan,
 )
 from turnwise.editors.acp.session import (
     MODE,
@@ -589,7 +589,7 @@ def _updates_of_history(message: Message, *, workspace: WorkspacePaths) -> Itera
                 yield SaidPiece("thought", clean(text))
             case ToolCall(name=name) if name == PLAN:
                 if (plan := plan_in(part)) is not None:
-                    yield plan
+                    yield shown_plan(plan)
             case ToolCall():
                 yield start_tool_call(
                     f"h.{part.id}",

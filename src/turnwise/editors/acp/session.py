@@ -46,7 +46,7 @@ from turnwise.coding_agent.text import clean_line, clean_row, visible_line
 from turnwise.coding_agent.turn_notes import runs_before
 from turnwise.coding_agent.workplace import FaceTerms, Workplace, furnish
 from turnwise.editors.acp.editor_asks import AskMeans, EditorApprover
-from turnwise.editors.acp.editor_updates import EditorTeller, SaidPiece, Updates, plan_tool, usage_update
+from turnwise.editors.acp.editor_updates import EditorTeller, SaidPiece, Updates, usage_update
 from turnwise.editors.acp.terminals import in_terminal, runs_in_editor, with_unsaved
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
@@ -499,7 +499,6 @@ class EditorSession:
         self._runs_commands = in_editor and is_text(str(self.folder))  # the protocol has no word for other names
         terms = FaceTerms(
             fit=self._fit,
-            more=(plan_tool(self.updates),),
             runs_commands=self._runs_commands,
             mode=self._mode,
         )

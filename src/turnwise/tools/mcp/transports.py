@@ -26,7 +26,7 @@ from turnwise.base.keeper import descendants, send
 from turnwise.base.processes import exit_of, signal_group
 from turnwise.base.programs import is_program
 from turnwise.errors import CallerError
-from turnwise.running.working_call import last_line
+from turnwise.running.working_call import last_lines
 from turnwise.settings.mcp_files import ServerAddress, ServerCommand
 from turnwise.tools.mcp.protocol_repair import mended
 from turnwise.tools.mcp.server_bounds import (
@@ -159,7 +159,7 @@ class ServerProcess:
         hides."""
         code = self._process.returncode
         said = "it closed its output" if code is None else f"it ended with exit code {code}"
-        line = last_line(self.stderr.bytes) if self.may_quote() else ""
+        line = "".join(last_lines(self.stderr.bytes, most=1)) if self.may_quote() else ""
         said = f"{said}; its last words: {line}" if line else said
         return f"{said}; its sandbox hides {in_ticks(self._hidden)}" if self._hidden else said
 

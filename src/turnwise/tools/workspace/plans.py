@@ -8,6 +8,7 @@ import msgspec
 
 from turnwise.errors import ToolFault
 from turnwise.tools.workspace.content import FileText, kind_of, text_of
+from turnwise.tools.workspace.diffs import tell_changes
 from turnwise.tools.workspace.paths import FoundFile, WorkspacePaths
 from turnwise.tools.workspace.staged_changes import FileChange, KeptFile, apply, content_at, digest
 from turnwise.vocab.wording import in_ticks
@@ -31,6 +32,7 @@ def carry_out(workspace: WorkspacePaths, plan: ChangePlan) -> str:
     }
     if plan.changes:
         apply(plan.changes, disk=workspace.disk, store=workspace.changes)
+        tell_changes(plan.changes)
     for change in plan.changes:
         if change.after is not None and change.path in known:
             workspace.seen.keep(change.path, change.after)

@@ -1,6 +1,5 @@
 """What a call would change, as a diff for the one who is asked, and which paths it names."""
 
-import difflib
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,7 +10,7 @@ import msgspec
 
 from turnwise.errors import ToolFault
 from turnwise.running.tools import Arguments, Reconcile, Tool
-from turnwise.tools.workspace.content import kind_of, text_of
+from turnwise.tools.workspace.diffs import cut_line, diff_of
 from turnwise.tools.workspace.edit_tool import (
     EditArguments,
     MultiEditArguments,
@@ -27,8 +26,8 @@ from turnwise.tools.workspace.staged_changes import FileChange
 from turnwise.turn.config import Effect, ToolOffer
 from turnwise.vocab import ToolSpec
 from turnwise.vocab.file_names import given_name, shown_name
-from turnwise.vocab.hidden_characters import visible, visible_line
-from turnwise.vocab.parts import in_common, inlined
+from turnwise.vocab.hidden_characters import visible
+from turnwise.vocab.parts import inlined
 
 # A typed function over a struct of arguments -> a tool; the struct is the one source of the schema.
 
@@ -95,9 +94,6 @@ def _schema(takes: type[msgspec.Struct]) -> str:
 
 WOULD_FAIL = "(the call would fail:"
 MAX_LINES = 200
-MAX_LINE_CHARACTERS = 300
-COMPARED_LINES = 3000  # what differs between the first and the last changed line; comparing is quadratic in it
-CONTEXT_LINES = 3
 
 PreviewArguments = Mapping[str, object]
 
@@ -160,7 +156,7 @@ def changes_of_call(workspace: WorkspacePaths, tool: str, arguments: PreviewArgu
 
 def shortly(lines: list[str]) -> list[str]:
     """The beginning of a preview, its lines not too long; what is left out is said."""
-    shown = [_cut(line) for line in lines[:MAX_LINES]]
+    shown = [cut_line(line) for line in lines[:MAX_LINES]]
     if len(lines) > MAX_LINES:
         shown.append(f"[... {len(lines) - MAX_LINES:,} more lines]")
     return shown
@@ -174,59 +170,3 @@ def paths_of_call(tool: str, arguments: PreviewArguments) -> tuple[str, ...]:
     if tool in {"list", "search"} and path is None:
         return (".",)
     return (path,) if isinstance(path, str) and tool in {"read", "list", "search", *_PLANS} else ()
-
-
-def diff_of(change: FileChange) -> list[str]:
-    """A unified diff, every line of it; nothing in it is made visible."""
-    before, after = _lines(change.before), _lines(change.after)
-    head = [
-        "--- /dev/null" if change.before is None else f"--- {visible_line(change.shown)}",
-        "+++ /dev/null" if change.after is None else f"+++ {visible_line(change.shown)}",
-    ]
-    # what is the same at both ends costs nothing that way
-    same = in_common(before, after)
-    tail = in_common(before[same:][::-1], after[same:][::-1])
-    start = max(0, same - CONTEXT_LINES)
-    spared = max(0, tail - CONTEXT_LINES)
-    old, new = before[start : len(before) - spared], after[start : len(after) - spared]
-    if min(len(old), len(new)) > COMPARED_LINES:
-        note = f"({len(old):,} lines are replaced by {len(new):,}, from line {same + 1} on)"
-        return [*head, note, *[f"-{line}" for line in old], *[f"+{line}" for line in new]]
-    hunks = list(difflib.unified_diff(old, new, n=CONTEXT_LINES, lineterm=""))[2:]
-    return head + [_moved(line, by=start) if line.startswith("@@") else line for line in hunks]
-
-
-def _moved(header: str, *, by: int) -> str:
-    """The hunk's line numbers counted from the beginning of the file."""
-    _, old, new, _ = header.split(" ")
-
-    def later(span: str) -> str:
-        first, comma, count = span[1:].partition(",")
-        return f"{span[0]}{int(first) + by}{comma}{count}"
-
-    return f"@@ {later(old)} {later(new)} @@"
-
-
-def _lines(content: bytes | None) -> list[str]:
-    if content is None:
-        return []
-    text = text_of(content)
-    if text is None:
-        try:  # a NUL makes no binary of a script: a shell runs it all the same
-            whole = content.decode()
-        except UnicodeDecodeError:
-            return [f"({kind_of(content)}, {len(content):,} bytes)"]
-    else:
-        whole = text.text
-    lines = whole.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    elif whole:
-        lines[-1] += " (no line end)"
-    return lines
-
-
-def _cut(line: str) -> str:
-    if len(line) <= MAX_LINE_CHARACTERS:
-        return line
-    return f"{line[:MAX_LINE_CHARACTERS]} [... {len(line) - MAX_LINE_CHARACTERS:,} more characters]"
