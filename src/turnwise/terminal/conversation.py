@@ -43,7 +43,7 @@ from turnwise.journal.journal import Journal, SessionRow, journal_path
 from turnwise.rules.permissions import PermissionRule
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import USAGE, complain, write_json
-from turnwise.terminal.keys import keys_said
+from turnwise.terminal.keys import Actions, keys_said
 from turnwise.terminal.pager import PromptLeft, PromptStopped, cancelling
 from turnwise.terminal.rows import say
 from turnwise.terminal.screen import Screen
@@ -191,7 +191,7 @@ class Chat:
         self._journal = journal
         self._clock = clock
         self._screen = Screen(plain=given["plain"], clock=clock, opens="Ctrl-O")
-        self._actions: dict[str, Callable[[], Coroutine[None, None, None]]] = {"open": self.open_folded}
+        self._actions: Actions = {"open": self.open_folded, "mode": self.next_mode}
         self._terminal = Terminal(
             screen=self._screen,
             history=history,
@@ -220,8 +220,7 @@ class Chat:
         self._policy = self._place.policy
         self._mode = self._place.mode
         self._mode.tell = self._screen.tell
-        self._screen.mode = lambda: "" if self._mode.said == "ask mode" else self._mode.said
-        self._actions["mode"] = self.next_mode
+        self._screen.mode = lambda: self._mode.said
         self._has_plan = False
         before = self._place.before
         self._screen.plan = None if before is None else last_plan(read_session(self._journal, before).messages)
@@ -282,6 +281,16 @@ class Chat:
                 except (PromptLeft, asyncio.CancelledError):
                     return None
 
+    async def open_folded(self) -> None:
+        """Open what the screen has shown in part, the newest first."""
+        await self._terminal.open(self._screen.folds.newest_first)
+
+    def _figures(self) -> str:
+        """The session's figures, for the line below the prompt."""
+        cost = cost_said(self._spent.cost) if self._spent.cost.requests else ""
+        model = visible_line(self._place.choice.model)
+        return " · ".join([one for one in (self._screen.mode(), model, self._screen.window_said, cost) if one])
+
     def _prompt(self) -> str:
         return PROMPT if self._mode.chosen == "ask" else f"{self._mode.chosen}{PROMPT}"
 
@@ -300,16 +309,6 @@ class Chat:
             asks = self._asks
             self._move(self._given, session=self._session)
             self._asks = asks
-
-    async def open_folded(self) -> None:
-        """Open what the screen has shown in part, the newest first."""
-        await self._terminal.open(self._screen.folds.newest_first)
-
-    def _figures(self) -> str:
-        """The session's figures, for the line below the prompt."""
-        cost = cost_said(self._spent.cost) if self._spent.cost.requests else ""
-        model = visible_line(self._place.choice.model)
-        return " · ".join([one for one in (self._screen.mode(), model, self._screen.window_said, cost) if one])
 
     async def _turn(self, text: str | None) -> str:
         """Run one turn, then carry out the commands that were typed meanwhile. Returns typed text that was not used. Without a
