@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from turnwise.agent.agent_options import GROUP_OF, OF_MODEL, written
+from turnwise.coding_agent.modes import TABLE as MODE_TABLE
 from turnwise.coding_agent.options import NAMES_A_MODEL
 from turnwise.lab.endpoint_check.probes import OTHER_WAYS, PROBES
 from turnwise.lab.endpoint_check.rule_probes import (
@@ -339,6 +340,17 @@ def command_line() -> str:
         assert end, f"docs/cli.md has no place for the options of {name}"
         page = "".join([before, begin, *[f"{line}\n" for line in lines], end, after])
     return page
+
+
+def permissions() -> str:
+    """The page as it stands, with the table of modes drawn anew."""
+    before, begin, rest = (DOCS / "permissions.md").read_text(encoding="utf-8").partition(
+        "<!-- modes: drawn by scripts/draw_tables.py -->\n"
+    )
+    _, end, after = rest.partition("<!-- end -->\n")
+    assert end, "docs/permissions.md has no place for the modes"
+    lines = table(("mode", "what it means"), ((f"`{name}`", row.meaning) for name, row in MODE_TABLE.items()))
+    return "".join([before, begin, *[f"{line}\n" for line in lines], end, after])
 
 
 def check() -> str:
@@ -669,6 +681,7 @@ PAGES = {
     "outcomes.md": outcomes,
     "options.md": options,
     "cli.md": command_line,
+    "permissions.md": permissions,
     "check.md": check,
     "repairs.md": repairs,
 }

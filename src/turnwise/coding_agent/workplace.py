@@ -190,7 +190,7 @@ def furnish(
     finished = recovered_changes(store)
     changes = FileChanges(store)
     workspace = WorkspacePaths(folder, changes=changes)
-    mode, mode_note = (face.mode, "") if face.mode is not None else first_mode(given["mode"], last=last)
+    mode, mode_note = (face.mode, "") if face.mode is not None else first_mode(given.get("mode"), last=last)
     shell = _shell_of(given, folder=folder, choice=choice, face=face, mode=mode)
     mode.check()
     ceiling = mode.chosen if left is None else tightest(policy.mode, mode.chosen)
