@@ -317,7 +317,7 @@ def options_of_run() -> Iterator[str]:
 
 def as_for_run(command: click.Command, *, end: str) -> Iterator[str]:
     """The options that `command` has as `run` has them, in one row: those with a row of their own are others."""
-    of_run = {tuple(param.opts) for param in chat.params}
+    of_run = {tuple(param.opts) for param in chat.params if isinstance(param, click.Option)}
     names = [
         ", ".join(f"`{flag}`" for flag in param.opts) + "".join(f"; `{flag}`" for flag in param.secondary_opts)
         for param in command.params

@@ -1,4 +1,4 @@
-"""A person's further answers: other arguments, more steps, wider rules; and calls that would fail, about which nobody is asked."""
+"""A person's further answers: other arguments, more steps, wider rules. And calls that would fail, which nobody is asked about."""
 
 import msgspec
 import pytest
