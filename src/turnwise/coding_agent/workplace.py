@@ -25,6 +25,7 @@ from turnwise.base.unasked_files import LeftOut
 from turnwise.coding_agent.asked_calls import AskSurroundings, allow_hint
 from turnwise.coding_agent.choice import Choice, choose, key_variables
 from turnwise.coding_agent.hook_commands import read_hooks
+from turnwise.coding_agent.modes import SessionMode, first_mode, why_no_sandbox_mode
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.permissions import (
     allowed_rules,
@@ -55,13 +56,14 @@ from turnwise.journal.ledger import cost_of
 from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.prices import Prices, prices_of_layers
 from turnwise.rules.limits import Limit, MaxSteps
+from turnwise.rules.permission_facts import Mode, tightest
 from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.running.hooks import Hook
 from turnwise.running.run_context import Inspector
 from turnwise.running.tools import Tool
 from turnwise.settings.settings import Layer, RunSettings, read_layers, state_folder
 from turnwise.telemetry.telemetry import telemetry_of
-from turnwise.tools.sandbox import find_sandbox
+from turnwise.tools.sandbox import Wrapped, find_sandbox
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.changes import FileChanges, recover_changes
 from turnwise.tools.workspace.paths import WorkspacePaths
@@ -106,12 +108,13 @@ _QUESTION = ToolSpec(
 class FaceTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What a face brings of its own. `rules` come after those of the command line. `fit` gives what stands in place of a tool
     that works in the folder. `runs_commands`: the face runs them, without a sandbox. `allow_hint` tells the model how a person
-    allows what was denied, in place of the command line's words."""
+    allows what was denied, in place of the command line's words. `mode` is the session's, of a face that changes it."""
 
     rules: tuple[PermissionRule, ...] = ()
     fit: Callable[[Tool, WorkspacePaths], Tool] | None = None
     runs_commands: bool = False
     allow_hint: str = ""
+    mode: SessionMode | None = None
 
 
 class Workplace(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +137,7 @@ class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     spent: Callable[[AskOrigin], str]
     bounds: WaitBounds
     reads_agents_md: bool
+    mode: SessionMode
 
     @property
     def around_asks(self) -> AskSurroundings:
@@ -186,12 +190,11 @@ def furnish(
     finished = recovered_changes(store)
     changes = FileChanges(store)
     workspace = WorkspacePaths(folder, changes=changes)
-    shell = Shell(
-        folder,
-        sandbox=find_sandbox(wanted="none") if given["no_sandbox"] or face.runs_commands else None,
-        network=given["network"],
-        hidden_env=key_variables(choice),
-    )
+    mode, mode_note = (face.mode, "") if face.mode is not None else first_mode(given["mode"], last=last)
+    shell = _shell_of(given, folder=folder, choice=choice, face=face, mode=mode)
+    mode.check()
+    ceiling = mode.chosen if left is None else tightest(policy.mode, mode.chosen)
+    policy = msgspec.structs.replace(policy, mode=ceiling, confines=shell.sandbox.confines)
     agents = _Agents(
         given=given,
         choice=choice,
@@ -204,7 +207,7 @@ def furnish(
         changes=changes,
         policy=policy,
         face=face,
-        hooks=read_hooks(layers, folder=folder, env=os.environ),
+        hooks=_hooks_in(layers, folder=folder, shell=shell, ceiling=ceiling, mode=mode),
         system=system,
         deadlines=deadlines,
         streams=streams,
@@ -221,10 +224,11 @@ def furnish(
             instructions=FolderInstructions(folder, began=began, before=before, changes=changes, kept=kept)
             if is_read
             else None,
+            mode=mode.note,
         ),
     )
     tools = [*agents.tools(workspace), plan_tool()]
-    inspect = shell.inspector(tools, clock=clock, foresees=face.fit is None)
+    inspect = mode.stamped(shell.inspector(tools, clock=clock, foresees=face.fit is None))
     return Workplace(
         folder=folder,
         agent=agents.root(tools, inspect=inspect),
@@ -242,13 +246,39 @@ def furnish(
             *_notes_of(agents_md, before, layers=layers, agents=agents),
             *finished,
             *servers.notes,
+            *([mode_note] if mode_note else []),
         ),
         commands_note=shell.said,
         ask_s=deadlines.ask_s,
         spent=functools.partial(spent_said, journal=journal),
         bounds=_bounds_of(choice.model, settings=settings, deadlines=deadlines, streams=streams),
         reads_agents_md=not given["no_agents_md"],
+        mode=mode,
     )
+
+
+def _shell_of(given: Given, *, folder: Path, choice: Choice, face: FaceTerms, mode: SessionMode) -> Shell:
+    """The commands of the run. The mode is told how they are kept in."""
+    shell = Shell(
+        folder,
+        sandbox=find_sandbox(wanted="none") if given["no_sandbox"] or face.runs_commands else None,
+        network=given["network"],
+        hidden_env=key_variables(choice),
+        lost=mode.lose,
+    )
+    mode.why_no_sandbox = lambda: why_no_sandbox_mode(shell, folder=folder, home=Path.home())
+    return shell
+
+
+def _hooks_in(
+    layers: Sequence[Layer], *, folder: Path, shell: Shell, ceiling: Mode, mode: SessionMode
+) -> Sequence[Hook]:
+    """In plan mode they find the folder read-only, as commands do."""
+
+    def confined(command: Sequence[str], given: bytes) -> Wrapped | None:
+        return shell.confined(command, env=os.environ, given=given) if tightest(ceiling, mode.now()) == "plan" else None
+
+    return read_hooks(layers, folder=folder, env=os.environ, confined=confined)
 
 
 def _began_with(agents_md: str | LeftOut | None, *, last: TurnConfig | None) -> str | None:
@@ -342,6 +372,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             Model(
                 self.choice.model,
                 base_url=self.choice.base_url,
+                api_key=self.choice.key,
                 api_key_env=self.choice.api_key_env,
                 settings=request_settings(settings, last=last, model=given["model"]),
                 limits=model_limits_of(self.choice.model, settings=settings, last=last),

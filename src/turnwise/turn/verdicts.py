@@ -10,14 +10,16 @@ from turnwise.rules.advice import DECIDE_YOURSELF, GO_ON_WITHOUT, LOOK_AGAIN, al
 from turnwise.rules.allowances import allowing_options
 from turnwise.rules.arguments import Sound, Unsound, judge_call
 from turnwise.rules.history import error_result, fit_result
-from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permission_facts import CallFacts, Keeps, Mode
 from turnwise.rules.permissions import (
+    PLAN_ONLY,
     PermissionVerdict,
     Policy,
     allowed_by_default,
     asked_parts,
     hides_something,
     judge_permission,
+    mode_of,
     names_match,
     rules_in_scope,
 )
@@ -86,8 +88,7 @@ def edited_by_person(
     tools: Mapping[str, ToolSpec],
 ) -> Sifted | None:
     """The calls as the person has changed them; they are judged anew. None: no call was changed."""
-    kept: list[PlannedCall] = []
-    results: dict[str, ToolResult] = {}
+    kept, results = list[PlannedCall](), dict[str, ToolResult]()
     asked = {ask.call.id for ask in asks}
     for plan in planned:
         answer = answers.get(plan.call.id)
@@ -105,11 +106,8 @@ def edited_by_person(
 
 def told_of_edits(results: Sequence[ToolResult], *, edited: Mapping[str, str]) -> list[ToolResult]:
     """The results; each of a call that the person has changed says first what it is a result of."""
-    told: list[ToolResult] = []
-    for result in results:
-        note = (Text(EDITED.format(arguments=edited[result.call_id])),) if result.call_id in edited else ()
-        told.append(msgspec.structs.replace(result, content=(*note, *result.content)) if note else result)
-    return told
+    told = {id: (Text(EDITED.format(arguments=arguments)),) for id, arguments in edited.items()}
+    return [msgspec.structs.replace(one, content=told.get(one.call_id, ()) + one.content) for one in results]
 
 
 def changed_results(planned: Sequence[PlannedCall], *, outcomes: Sequence[HookOutcome]) -> dict[str, ToolResult]:
@@ -139,6 +137,7 @@ CHANGED_SINCE = (
 WOULD_FAIL = "Not run: `{tool}` would fail as things are, so the user was not asked about it: {why}"
 EDITED = "[The user changed this call before it ran. What follows is about: {arguments}]\n"
 MAX_WHYS = 20  # for the parts of one command; the whole command is shown above them
+KEPT: Mapping[Mode, Keeps] = {"plan": "folder", "sandbox": "guarded"}
 ASKED_BEFORE = "it was asked about before, and waits for an answer"
 ASKED_AGAIN = "the call would now do something else than the user was shown and allowed, so the user is asked again"
 
@@ -189,9 +188,7 @@ def judge_calls(
         known = facts_of(plan, facts=facts, offers=offers)
         verdict = judge_permission(known, policy=attended if call.id in decided else policy)
         if verdict.kind == "deny":
-            results[call.id] = error_result(
-                call, text=_denied(known, why=verdict.why, hint=hint, options=allowing_options(known, policy=policy))
-            )
+            results[call.id] = error_result(call, text=_denied(known, why=verdict.why, hint=hint, policy=policy))
             continue
         if verdict.kind == "ask" and (
             fails := _known_to_fail(known, verdict=verdict, policy=policy, before=kept, facts=facts)
@@ -211,8 +208,13 @@ def judge_calls(
         judged = tuple(dict.fromkeys([path.resolved for path in known.paths if path.resolved]))
         programs = judged_programs(known.shell)
         unasked = verdict.kind == "allow" and known.shell is not None and allowed_by_default(known, policy=policy)
-        if judged or programs is not None or unasked:
-            plan = msgspec.structs.replace(plan, paths=judged, programs=programs, unasked=unasked)
+        mode: Mode = "ask" if known.shell is None else mode_of(known, policy=policy)
+        if mode == "sandbox" and (unasked or verdict.kind == "ask"):
+            mode = "ask"  # it only reads, or a person answers for it
+        if judged or programs is not None or unasked or mode in KEPT:
+            plan = msgspec.structs.replace(
+                plan, paths=judged, programs=programs, unasked=unasked, keeps=KEPT.get(mode, "")
+            )
         kept.append(plan)
     return Sifted(planned=tuple(kept), results=results, asks=tuple(asks))
 
@@ -225,10 +227,10 @@ def _known_to_fail(
     before: Sequence[PlannedCall],
     facts: Mapping[str, CallFacts],
 ) -> str:
-    """Why nobody is asked about this call: it would fail, whatever the calls `before` it in its response do. Empty where it may
-    succeed, or where a person may not want the model to learn why."""
-    rule = verdict.rule
-    if not known.fails or (rule is not None and rule.path is not None) or hides_something(known, home=policy.home):
+    """Why nobody is asked about this call: it would fail, whatever the calls `before` it do. Empty where that is not sure, or not
+    for the model to know."""
+    is_ruled = verdict.rule is not None and verdict.rule.path is not None
+    if not known.fails or is_ruled or hides_something(known, home=policy.home):
         return ""
     touched = {path.resolved for path in known.paths}
     for plan in before:
@@ -413,8 +415,11 @@ def _why_asked(known: CallFacts, *, policy: Policy, first: str) -> str:
     return "; ".join(whys[:MAX_WHYS]) + more
 
 
-def _denied(known: CallFacts, *, why: str, hint: str, options: str) -> str:
+def _denied(known: CallFacts, *, why: str, hint: str, policy: Policy) -> str:
     """The result of a denied call. `hint` is that of TurnConfig.allow_hint; its part in brackets about `{options}` needs some."""
+    if why == PLAN_ONLY:
+        return f"Denied: `{known.tool}` was not run: {why}."
+    options = allowing_options(known, policy=policy)
     how = re.sub(r"\[([^][]*\{options\}[^][]*)\]", r"\1" if options else "", hint)
     how = how.replace("{tool}", known.tool).replace("{effect}", known.effect).replace("{options}", options)
     why = why[:1].upper() + why[1:]
