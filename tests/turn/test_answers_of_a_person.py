@@ -1,4 +1,4 @@
-"""A person's further answers: other arguments, more steps, wider rules. And calls that would fail, which nobody is asked about."""
+"""A person's further answers: other arguments, more steps, wider rules; and calls that nobody is asked about."""
 
 import msgspec
 import pytest
@@ -70,8 +70,7 @@ def result_texts(command: Command) -> list[str]:
 
 
 def test_an_edited_call_is_judged_and_shown_anew_and_runs_as_it_was_edited() -> None:
-    """Proves: nobody decides on what was not shown; the other answer stands; the model reads which call the result is of;
-    a replay
+    """Proves: nobody decides on what was not shown; the other answer stands; the model reads which call it was; a replay
     gives the same commands."""
     play = Playing(EDITS)
     asked = play.does(edits("a", "b"), facts("a", "b"))
@@ -143,9 +142,8 @@ def test_all_edits_of_the_session_cover_the_rest_but_nothing_guarded() -> None:
 
 
 def test_nobody_is_asked_about_a_call_that_would_fail() -> None:
-    """Proves: the model is told why; a call before it on the same file may mend it, so then a person is asked;
-    nor is anything told
-    of a guarded file."""
+    """Proves: the model is told why; a call before it on the same file may mend it, so then a person is asked; nothing is told of
+    a guarded file."""
     play = Playing(EDITS)
     command = play.does(edits("a"), facts("a", fails="`old` is not in `a`"))
     assert result_texts(command) == [

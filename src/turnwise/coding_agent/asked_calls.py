@@ -337,9 +337,9 @@ def is_in_question(command: str) -> bool:
 
 
 def steps_question(ask: OneAsk, *, asking: Asking, around: AskSurroundings, policy: Policy) -> str:
-    """`19 steps, 31 requests, $0.42; the next step is the last. Take 20 more?`"""
+    """`19 steps, 31 requests, cost $0.42; the next step is the last of this turn. Take up to 20 more?`"""
     spent = around.spent(asking.origin)
-    so_far = f"{ask.subject}, {spent}" if spent else ask.subject
+    so_far = f"{ask.subject}, cost {spent}" if spent else ask.subject
     return f"{so_far}; the next step is the last of this turn. Take up to {policy.more_steps} more?"
 
 

@@ -14,7 +14,7 @@ from turnwise.rules.permission_paths import escape_pattern
 from turnwise.rules.read_only_commands import ListedOptions, option_takes
 
 
-class Beginning(msgspec.Struct, frozen=True, kw_only=True):
+class PrefixOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a command that do not change what a person has allowed, as `ReadingCommand` lists them. `runs`: the command
     runs code of the folder (tests, scripts, hooks, settings)."""
 
@@ -25,8 +25,8 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     runs: bool = True
 
 
-def _begins(flags: str = "", *, valued: str = "", long: str = "", values: str = "", runs: bool = True) -> Beginning:
-    return Beginning(
+def _begins(flags: str = "", *, valued: str = "", long: str = "", values: str = "", runs: bool = True) -> PrefixOptions:
+    return PrefixOptions(
         flags=flags,
         valued=valued,
         long=frozenset(f"--{name}" for name in long.split()),
@@ -48,7 +48,7 @@ _CARGO = _begins(
 _SCRIPTS = _begins("s", long="silent if-present")
 _GO = _begins("v")
 # By the words of the beginning. Sources: the manual pages of the commands.
-BEGINNINGS: dict[str, Beginning] = {
+BEGINNINGS: dict[str, PrefixOptions] = {
     "mkdir": _begins("pv", long="parents verbose", runs=False),
     "touch": _begins("acm", long="no-create", runs=False),
     "git add": _begins("AnvuN", long="all dry-run verbose update intent-to-add", runs=False),

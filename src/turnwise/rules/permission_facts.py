@@ -112,8 +112,8 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shell: ShellFacts | None = None
     unknown: str = ""
     state: str = ""
-    mode: Mode = "ask"
     fails: str = ""
+    mode: Mode = "ask"
 
 
 # Variables before a command: which are known to be harmless, and which are known to change what runs.

@@ -159,8 +159,8 @@ class Terminal:
         takes_paste: bool = True,
         gives_way: bool = False,
         completer: "Completer | None" = None,
-        hides: Callable[[str], bool] | None = None,
         is_long: bool = False,
+        hides: Callable[[str], bool] | None = None,
     ) -> str:
         """Read one line; `is_long`: several lines, as at the main prompt. `ticks`: the message is made again each second.
         `fresh`: keys from before the prompt do not count, nor keys that follow them without a pause, nor pasted text, unless it

@@ -14,8 +14,18 @@ from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.loops import LoopGuard, LoopVerdict
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.turn.call_sorting import CallSource, FromProgram, before_answer, beyond_places, grant, place, sort_source
-from turnwise.turn.config import Approval, ChildReport, OneAsk, settled
+from turnwise.turn.call_sorting import (
+    CallSource,
+    FromProgram,
+    before_answer,
+    beyond_places,
+    grant,
+    paid,
+    place,
+    sort_source,
+    whole_bytes_of,
+)
+from turnwise.turn.config import Approval, OneAsk, settled
 from turnwise.turn.events import (
     Ask,
     Asked,
@@ -69,7 +79,6 @@ from turnwise.turn.programs import (
 from turnwise.turn.room import entered
 from turnwise.turn.turn_state import (
     Change,
-    ChildrenPaid,
     KeptWhole,
     Known,
     LeftWaiting,
@@ -206,12 +215,6 @@ def _not_started(plan: PlannedCall, *, kind: Literal["cancel", "deadline", "tool
     return error_result(plan.call, text=NOT_STARTED[kind])
 
 
-def whole_bytes_of(known: Known, *, calls: int) -> int:
-    """How many bytes the result of each of these calls of a program may have."""
-    limits = known.config.script_limits
-    return min(limits.call_bytes, limits.exchanged_bytes // calls)
-
-
 def what_ran(planned: Sequence[PlannedCall], *, results: Iterable[ToolResult]) -> CallsLeft:
     """The tools of the calls that had run when these results came, and those that may have run in part."""
     of = {result.call_id: result for result in results}
@@ -324,11 +327,6 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
         return tuple([call for call in self.calls if call.id in left and call.id not in self.results])
 
 
-def paid(children: Sequence[ChildReport], *, planned: Sequence[PlannedCall]) -> tuple[Change, ...]:
-    """What the sub-agents of these calls cost."""
-    return (ChildrenPaid(children, {plan.call.id: plan for plan in planned}),) if children else ()
-
-
 class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The current calls, as they stand in the history. `planned` are on their way to run. `due` are the programs, which run after
     the plain calls. `approved` are answers that the turn was started with. `asks` are asks that wait for an answer or were left
@@ -369,9 +367,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                     stage="before",
                 )
                 return Move(begun, found.changes) if found.changes else begun._hook_before(known)
-            case "before":
-                return self._hook_before(known)
-            case "edited":
+            case "before" | "edited":
                 return self._hook_before(known)
             case "grant":
                 return self._grant(known)
@@ -496,11 +492,10 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         then = replace(self._sift(found), asked_s=asked_s, asking_since_s=None)
         tools = {name: offer.spec for name, offer in known.offers.items()}
         if changed := edited_by_person(then.planned, answers=answers, asks=self.asks, tools=tools):
-            arguments = {plan.call.id: plan.arguments for plan in changed.planned if plan.edited}
+            edited = self.edited | {plan.call.id: plan.arguments for plan in changed.planned if plan.edited}
             given = tuple([one for one in answers.values() if one.arguments is None])
             approved = given if self._is_resuming(known) else ()
-            then = then._sift(changed)
-            then = replace(then, edited=self.edited | arguments, given=given, approved=approved, stage="edited")
+            then = replace(then._sift(changed), edited=edited, given=given, approved=approved, stage="edited")
             return Move(then, changes) if changes else then._hook_before(known)
         return then._start_tools(known, changes=changes)
 
@@ -523,16 +518,15 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def _grant(self, known: Known) -> Move:
         granted = grant(known, placed=self.planned, beyond=self.beyond)
         results = self.results | granted.results if granted.results else self.results
-        planned, order, edited = granted.planned, None, self.edited
+        planned, order = granted.planned, None
+        edited = self.edited | {plan.call.id: plan.arguments for plan in planned if plan.edited}
         if planned:
-            edited = edited | {plan.call.id: plan.arguments for plan in planned if plan.edited}
             whole_bytes = whole_bytes_of(known, calls=len(planned)) if self.is_program else None
             order = RunTools(
                 step=known.step, calls=planned, most_s=known.spending.pacing.calls_s, whole_bytes=whole_bytes
             )
-        now = replace(
-            self, planned=planned, results=results, approved=(), beyond=(), edited=edited, stage="run", order=order
-        )
+        now = replace(self, planned=planned, results=results, approved=(), beyond=(), stage="run", order=order)
+        now = replace(now, edited=edited)
         if order is None:
             return now._after_tools(known, (), changes=granted.changes)
         return Move(now, granted.changes, order)

@@ -88,8 +88,7 @@ def edited_by_person(
     tools: Mapping[str, ToolSpec],
 ) -> Sifted | None:
     """The calls as the person has changed them; they are judged anew. None: no call was changed."""
-    kept: list[PlannedCall] = []
-    results: dict[str, ToolResult] = {}
+    kept, results = list[PlannedCall](), dict[str, ToolResult]()
     asked = {ask.call.id for ask in asks}
     for plan in planned:
         answer = answers.get(plan.call.id)
@@ -107,11 +106,8 @@ def edited_by_person(
 
 def told_of_edits(results: Sequence[ToolResult], *, edited: Mapping[str, str]) -> list[ToolResult]:
     """The results; each of a call that the person has changed says first what it is a result of."""
-    told: list[ToolResult] = []
-    for result in results:
-        note = (Text(EDITED.format(arguments=edited[result.call_id])),) if result.call_id in edited else ()
-        told.append(msgspec.structs.replace(result, content=(*note, *result.content)) if note else result)
-    return told
+    told = {id: (Text(EDITED.format(arguments=arguments)),) for id, arguments in edited.items()}
+    return [msgspec.structs.replace(one, content=told.get(one.call_id, ()) + one.content) for one in results]
 
 
 def changed_results(planned: Sequence[PlannedCall], *, outcomes: Sequence[HookOutcome]) -> dict[str, ToolResult]:
@@ -231,10 +227,10 @@ def _known_to_fail(
     before: Sequence[PlannedCall],
     facts: Mapping[str, CallFacts],
 ) -> str:
-    """Why nobody is asked about this call: it would fail, whatever the calls `before` it in its response do. Empty where it may
-    succeed, or where a person may not want the model to learn why."""
-    rule = verdict.rule
-    if not known.fails or (rule is not None and rule.path is not None) or hides_something(known, home=policy.home):
+    """Why nobody is asked about this call: it would fail, whatever the calls `before` it do. Empty where that is not sure, or not
+    for the model to know."""
+    is_ruled = verdict.rule is not None and verdict.rule.path is not None
+    if not known.fails or is_ruled or hides_something(known, home=policy.home):
         return ""
     touched = {path.resolved for path in known.paths}
     for plan in before:
