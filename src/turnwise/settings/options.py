@@ -394,8 +394,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     notify: Annotated[
         Notify | None,
         Option(
-            page="how a session calls you at a question or at the end of a turn, while its terminal has no focus: `bell`, `osc9` (a "
-            "notice of the desktop), `both`, `off` ([terminal](cli.md#what-calls-you))",
+            page="how a session calls you at a question or at the end of a turn, while its terminal has no focus: `bell`, "
+            "`osc9` (a notice of the desktop), `both`, `off` ([terminal](cli.md#what-calls-you))",
             sources=("file",),
             project="never",
             why_never="a project's file cannot ring at your terminal: write it in your own turnwise.toml",

@@ -62,7 +62,7 @@ class Attention:
         return rest
 
     def call(self, why: str) -> None:
-        """Call the person now if the terminal says that it has no focus. If it says nothing: once there was no key for a while."""
+        """Call the person now if the terminal has no focus. If it does not tell: once there was no key for a while."""
         self._forget()
         self.title(why)
         if self._has_focus is None:
