@@ -35,7 +35,9 @@ CTRL_O = "\x0f"
 TIMES = (
     (re.compile(r"\b\d+ s\b"), "4 s"),
     (re.compile(r"/tmp/\S*/(?=project)"), "~/"),
-    (re.compile(r"session [0-9a-f]{8}"), "session 4f70a1c2"),
+    (re.compile(r"(session(?:\x1b\[[0-9;]*m|\s)+)[0-9a-f]{8}"), r"\g<1>4f70a1c2"),
+    (re.compile(r"\b[\d,]+ tokens"), "12,909 tokens"),
+    (re.compile(r"\b\d+ % of"), "97 % of"),
 )
 FILE = "".join([f"def price_{number}(amount):\n    return amount * {number}\n\n\n" for number in range(1, 9)])
 RUN = (
@@ -68,6 +70,10 @@ calls = [{ name = "bash", arguments = { command = "RUN" } }]
 [[steps]]
 text = "The second price is mended, and **one test** still fails: `tests/test_8.py`."
 """.replace("NEW", "".join([f"RATE_{number} = {number}\n" for number in range(1, 31)])).replace("RUN", RUN)
+
+
+# What differs between machines is left out: the sandbox, and what the model is told of where it works.
+PLAIN = ("--no-sandbox", "--no-environment", "--context-window", "200000")
 
 
 class Picture(NamedTuple):
@@ -137,7 +143,9 @@ def screen_of(picture: Picture) -> str:
         env = {"HOME": home, "TURNWISE_STATE_DIR": f"{home}/state", "XDG_CONFIG_HOME": f"{home}/config"}
         env["TERM"] = "xterm-256color"
         size = {"columns": picture.columns, "lines": picture.lines}
-        with at_terminal(*picture.args, *at(lab, picture.name), cwd=folder, env=env, columns=picture.columns) as person:
+        with at_terminal(
+            *picture.args, *PLAIN, *at(lab, picture.name), cwd=folder, env=env, columns=picture.columns
+        ) as person:
             person.resizes(**size)
             picture.play(person, folder)
             emulator = Emulator(**size)
