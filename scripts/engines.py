@@ -24,7 +24,7 @@ from postgres_server import PostgresServer, find_programs  # noqa: E402
 from temporal_server import TemporalServer  # noqa: E402
 from turnwise import Journal  # noqa: E402
 from workers.engine_fire import EngineFire, FireSizes  # noqa: E402
-from workers.engine_shares import FAIR, MANY, Shares, rate, share  # noqa: E402
+from workers.engine_shares import FAIR, MANY, ONE_PARTITION, Shares, rate, share  # noqa: E402
 from workers.engines import OwnWorkers, TemporalWorkers  # noqa: E402
 
 SMALL = FireSizes(turns=100, workers=2, kills=2, freezes=1, stops=1, cancels=4, asks=4)
@@ -39,9 +39,17 @@ async def shared(*, dsn: str, folder: Path) -> dict[str, float]:
             with Journal(dsn) as journal:
                 shares = Shares(client, folder=folder, journal=journal, mark=name[-1])
                 found[f"of them done before the first of B, {name}"] = await share(shares)
-                if not dynamic:
-                    found["turns a second, with 5 allowed"] = round(await rate(shares, per_second=5, turns=50), 2)
         finally:
+            temporal.stop()
+    for name, dynamic in (("four partitions", ()), ("one partition", ONE_PARTITION)):
+        temporal = TemporalServer(dynamic=dynamic)
+        workers = TemporalWorkers(folder, dsn=dsn, address=temporal.address, task_queue="rate")
+        try:
+            mean, most = await rate(workers, mark=name[0], per_second=5, turns=100, processes=4)
+            found[f"turns a second over four workers, with 5 allowed, {name}"] = round(mean, 2)
+            found[f"of them in the busiest second, {name}"] = most
+        finally:
+            workers.end()
             temporal.stop()
     return found
 

@@ -32,28 +32,28 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 28_600,
+    "agent": 28_650,
     "assembly": 38_000,
     "base": 7_700,
-    "coding_agent": 17_500,
+    "coding_agent": 19_300,
     "editors": 12_000,
-    "endpoints": 11_100,
+    "endpoints": 11_200,
     "gateway": 13_400,
     "journal": 22_400,
-    "lab": 40_700,
+    "lab": 40_800,
     "relay": 19_300,
     "replay": 8_700,
     "rules": 36_500,
     "running": 21_000,
-    "settings": 6_600,
+    "settings": 7_350,
     "telemetry": 3_800,
-    "terminal": 43_250,
+    "terminal": 45_550,
     "testing": 6_550,
-    "tools": 49_400,
+    "tools": 49_550,
     "turn": 28_600,
     "vocab": 6_150,
-    "wire": 74_300,
-    "workers": 9_600,
+    "wire": 74_450,
+    "workers": 9_900,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.
 PROGRAMS = {

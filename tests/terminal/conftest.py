@@ -131,6 +131,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("TURNWISE_LOCAL_PORTS", "")  # what listens on this machine is no business of a test
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)  # nor is the keyring of whoever runs it
     # The lab speaks plain HTTP: the certificates of all the world take each process 40 ms of CPU time for nothing.
     monkeypatch.setenv("SSL_CERT_FILE", os.devnull)
     # A user has it rarely, and without it what could not be written is still in a buffer at the end.

@@ -274,11 +274,11 @@ def test_without_a_terminal_a_session_says_what_to_use(cli: Cli) -> None:
     """One line, exit code 2; options without a command are those of a session."""
     for args in (["chat"], ["--model", "openai:gpt-5"]):
         ran = cli(*args)
-        assert (ran.code, ran.out) == (2, "") and "give the prompt to `turnwise run` instead" in ran.err
+        assert (ran.code, ran.out) == (2, "") and 'give the prompt to `turnwise -p "..."` instead' in ran.err
 
 
 def test_a_session_whose_answers_go_elsewhere_says_what_to_use(folder: Path) -> None:
     """`turnwise | cat`: the prompt of the next turn would stand before the answer."""
     with at_terminal("--model", "openai:gpt-5", cwd=folder, stdout=False) as person:
         said = person.leaves_by(2)
-    assert said.count("\n") == 1 and "for its answers too: give the prompt to `turnwise run` instead" in said
+    assert said.count("\n") == 1 and 'for its answers too: give the prompt to `turnwise -p "..."` instead' in said

@@ -59,7 +59,7 @@ def test_a_pipe_into_nothing_is_told_in_one_line_how_it_is_read(
     with (tmp_path / "hi.txt").open() as file:
         monkeypatch.setattr(sys, "stdin", file)
         ran = cli()
-    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1) and "`turnwise run -`" in ran.err
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1) and "`turnwise -p`" in ran.err
 
 
 def test_both_helps_name_every_exit_code_in_the_same_words(cli: Cli) -> None:
@@ -125,6 +125,7 @@ def test_the_demo_is_as_wide_as_columns_says(cli: Cli, monkeypatch: pytest.Monke
     monkeypatch.setenv("COLUMNS", "72")
     table = cli("demo").out.partition("One turn, live")[0]
     assert max(map(len, table.splitlines())) == 72
+    assert table.count("tokens more: what describes") == 4  # and 816 less where a call is cut
 
 
 def test_the_demo_shows_a_turn_on_a_real_file(cli: Cli) -> None:

@@ -176,7 +176,7 @@ def test_a_missing_key_in_a_session_says_how_to_come_back() -> None:
     with pytest.raises(CallerError) as raised:
         choice_of(begun, at_hand=at_hand, env={}, settings=RunSettings())
     assert str(raised.value) == (
-        "`openai` wants a key: leave, set `OPENAI_API_KEY`, then `turnwise --continue -m openai:gpt-5`; "
+        "`openai` wants a key: leave, set `OPENAI_API_KEY` or `turnwise auth add`, then `turnwise --continue -m openai:gpt-5`; "
         "the session stays with openai_chat:m"
     )
     assert (

@@ -94,7 +94,8 @@ def test_without_a_provider_all_are_listed_with_their_keys_names(cli: Cli, monke
     assert "GROQ_API_KEY is set" in lines["groq"] and "set OPENAI_API_KEY" in lines["openai"]
     assert "none needed" in lines["ollama"]
     providers = {row["provider"]: row for row in told(cli("models", "--json"))["providers"]}
-    assert providers["groq"]["key"] == {"variables": ["GROQ_API_KEY"], "required": True, "set": ["GROQ_API_KEY"]}
+    named = ["GROQ_API_KEY"]
+    assert providers["groq"]["key"] == {"variables": named, "required": True, "set": named, "stored": False}
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_a_missing_key_and_a_missing_address_say_what_to_do_at_this_prompt() -> 
     with pytest.raises(CallerError) as raised:
         check(read_typed("openai:gpt-5", given=NOTHING), env={})
     assert str(raised.value).startswith(
-        "`openai` wants a key: leave with q, set `OPENAI_API_KEY`, and start again; or name its variable: "
+        "`openai` wants a key: paste it here, or leave with q, set `OPENAI_API_KEY`, and start again; or name its variable: "
     )
     with pytest.raises(CallerError, match="type the address, too: `openai_chat:NAME --base-url URL`"):
         check(read_typed("openai_chat:m", given=NOTHING), env={})

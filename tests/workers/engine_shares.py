@@ -1,8 +1,9 @@
-"""How Temporal shares out its workers' time: a tenant behind the long queue of another one, and a number of turns a second."""
+"""How Temporal shares out its workers' time: a tenant behind the long queue of another one, and a number of turns a second over
+several worker processes."""
 
 import asyncio
+import bisect
 import contextlib
-import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -12,10 +13,13 @@ from turnwise import Journal
 from turnwise.testing import engine_conformance as kit
 from turnwise.workers.temporal import session_worker, turnwise_activities
 from turnwise.workers.temporal_sessions import EngineTurn, TemporalTurns
+from workers.engines import TemporalWorkers
 
 FAIR = ("matching.enableFairness=true",)
 AT_ONCE = 20
 MANY, FEW = 1000, 10
+STARTED = "activity_task_started_event_attributes"
+ONE_PARTITION = ("matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1")
 
 
 class Shares:
@@ -28,7 +32,7 @@ class Shares:
         self._turns = TemporalTurns(client, journal=journal, task_queue=self._task_queue)
 
     @contextlib.asynccontextmanager
-    async def worker(self, *, per_second: float | None = None) -> AsyncGenerator[None]:
+    async def worker(self) -> AsyncGenerator[None]:
         agents = {"kit": kit.agent(self._folder, journal=self._journal)}
         async with (
             turnwise_activities(agents, journal=self._journal) as activities,
@@ -37,7 +41,6 @@ class Shares:
                 activities=activities,
                 task_queue=self._task_queue,
                 concurrency=4,
-                max_task_queue_activities_per_second=per_second,
             ),
         ):
             yield
@@ -72,12 +75,20 @@ async def share(shares: Shares, *, many: int = MANY) -> int:
     return shares.done().index("b")
 
 
-async def rate(shares: Shares, *, per_second: float, turns: int) -> float:
-    """How many turns a second began, where the engine lets `per_second` begin."""
-    before = len(shares.done())
-    await shares.submit("r", turns)
-    async with shares.worker(per_second=per_second):
-        await shares.until(before + 1)
-        began = time.monotonic()
-        await shares.until(before + turns)
-    return (turns - 1) / (time.monotonic() - began)
+async def rate(
+    workers: TemporalWorkers, *, mark: str, per_second: float, turns: int, processes: int
+) -> tuple[float, int]:
+    """How many turns a second began, where the engine lets `per_second` begin over all processes, and how many within the busiest
+    second. The times are those of the engine."""
+    sessions = [f"{mark}r{number}" for number in range(turns)]
+    for session in sessions:
+        await workers.submit(session, "key", f"note:{session}-did")
+    for _ in range(processes):
+        await asyncio.to_thread(workers.start_worker, "--max-turns-per-second", str(per_second), real=True)
+    await kit.until(lambda: all(kit.stops(workers, session) for session in sessions))
+    client = await Client.connect(workers.address)
+    histories = [await client.get_workflow_handle(session).fetch_history() for session in sessions]
+    begun = [one for history in histories for one in history.events if one.HasField(STARTED)]
+    times = sorted([one.event_time.ToNanoseconds() / 1e9 for one in begun])
+    most = max(bisect.bisect_left(times, at + 1) - place for place, at in enumerate(times))
+    return (turns - 1) / (times[-1] - times[0]), most

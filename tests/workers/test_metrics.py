@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from turnwise.errors import CallerError
-from turnwise.workers.metrics import MOST_AGENTS, QueueMetrics, metrics_text
+from turnwise.workers.metrics import LONGEST_LABEL, MOST_AGENTS, QueueMetrics, metrics_text
 from turnwise.workers.queue import TurnQueue, WorkerTerms
-from turnwise.workers.turn_status import OpenTurns, QueueTotals
+from turnwise.workers.turn_status import OpenTurns, QueueTotals, RunningWorker
 from workers.farm import Farm, WorkerProcess
 
 
@@ -76,6 +76,15 @@ def test_names_of_agents_are_bounded() -> None:
     assert 'turnwise_queue_turns{agent="(other)",state="queued"} 10' in text.splitlines()
     assert 'turnwise_queue_depth{agent="(other)"} 10' in text.splitlines()
     assert text.count("turnwise_queue_depth{") == MOST_AGENTS + 1
+    idle = RunningWorker("w", ("idle",), (), ())
+    long = tuple([OpenTurns("a" * LONGEST_LABEL + end, "queued", 1, 1.0) for end in "xy"])
+    text = metrics_text(
+        QueueTotals(turns=(*turns, *long), depth={**depth, **{one.agent: 9 for one in long}}, workers=(idle,))
+    )
+    assert 'turnwise_queue_depth{agent="idle"} 0' in text.splitlines()  # other names do not crowd out those of workers
+    assert f'turnwise_queue_depth{{agent="{"a" * LONGEST_LABEL}"}} 18' in text.splitlines()
+    series = [line.rsplit(" ", 1)[0] for line in text.splitlines()]
+    assert len(series) == len(set(series)), "Prometheus takes no series twice"
     one = OpenTurns('a"\n\\', "queued", 1, 1.0)
     said = metrics_text(QueueTotals(turns=(one,), depth={one.agent: 1}, workers=()))
     assert 'turnwise_queue_depth{agent="a\\"\\n\\\\"} 1' in said.splitlines()

@@ -20,7 +20,8 @@ from turnwise.testing import engine_conformance as kit
 from turnwise.workers.temporal import session_worker, turnwise_activities
 from turnwise.workers.temporal_sessions import EngineTurn, SessionWorkflow, TemporalTurns
 from waits import HANG_S
-from workers.engines import TemporalWorkers
+from workers.engines import AGENT, TemporalWorkers
+from workers.farm import WorkerProcess
 
 pytestmark = [pytest.mark.engines, pytest.mark.promise("keep:engines")]
 
@@ -66,7 +67,7 @@ class Place:
             await asyncio.sleep(kit.LOOK_S)
 
     def effects(self, session: str) -> list[str]:
-        return [name.partition("-")[2] for name in kit.effects(self, session)]
+        return [name.removeprefix(f"{session}-") for name in kit.effects(self, session)]
 
 
 @pytest.fixture
@@ -84,14 +85,14 @@ async def test_cancel_in_the_engines_page_ends_the_turn_and_terminate_leaves_it(
         await kit.until(lambda: place.effects("page") == ["a"])
         handle = place.client.get_workflow_handle("page")
         await handle.cancel()
-        await kit.until(lambda: kit.stops(place, "page") == ["cancelled"])
         with pytest.raises(WorkflowFailureError):
             await handle.result()
+        assert kit.stops(place, "page") == ["cancelled"] * 2
         await place.submit("page", "third", "slow:page-d note:page-e")
         await kit.until(lambda: place.effects("page") == ["a", "d"])
         await place.client.get_workflow_handle("page").terminate()
         await place.submit("page", "third", "slow:page-d note:page-e")
-        await kit.until(lambda: kit.stops(place, "page") == ["cancelled", "answered"])
+        await kit.until(lambda: kit.stops(place, "page") == ["cancelled", "cancelled", "answered"])
         assert place.effects("page") == ["a", "d", "e"]
         assert kit.told_unknown(place, "page") == 1
 
@@ -105,6 +106,50 @@ async def test_a_turn_that_no_worker_has_is_cancelled(place: Place) -> None:
         await place.turns.cancel("nobody", "first")
         assert await place.ended("nobody") == "answered"
     assert place.effects("nobody") == ["b"]
+
+
+async def test_what_was_cancelled_stays_so_when_its_key_is_sent_again(place: Place) -> None:
+    """Proves: the journal hears of a cancel, also that of a turn that waits for a person or behind another one. So the keys that
+    are sent again, to an engine that has forgotten them, run nothing and ask nobody. A turn that waits where the session has
+    continued without it holds nobody up."""
+    prompts = {"first": "guarded:again-a", "second": "note:again-b", "third": "note:again-c"}
+    async with place.worker():
+        for key, prompt in prompts.items():
+            await place.submit("again", key, prompt)
+        await place.asked("again")
+        await place.until_status("again", "waiting")
+        for key in ("second", "first"):
+            await place.turns.cancel("again", key)
+        for _ in range(2):
+            assert await place.ended("again") == "answered"
+            ends = [await place.turns.result("again", key) for key in prompts]
+            assert [end and end.stop_reason.value for end in ends] == ["cancelled", "cancelled", "answered"]
+            assert place.effects("again") == ["c"] and place.agent.open_asks("again") == ()
+            for key, prompt in prompts.items():
+                await place.submit("again", key, prompt)
+        await place.submit("gone-on", "first", "guarded:gone-on-a")
+        await place.asked("gone-on")
+        await place.until_status("gone-on", "waiting")
+        await place.client.get_workflow_handle("gone-on").terminate()
+        await place.agent.run("note:gone-on-b", session="gone-on")
+        await place.submit("gone-on", "first", "guarded:gone-on-a")
+        assert await place.ended("gone-on") == "dropped"
+
+
+async def test_nothing_that_is_sent_stops_a_session(place: Place) -> None:
+    """Proves: a signal of a wrong form, an answer that is no answer, and times that the engine refuses stop no session."""
+    async with place.worker():
+        await place.turns.submit("odd", EngineTurn("kit", "key", heartbeat_s=-1), "guarded:odd-a")
+        approvals = await place.asked("odd")
+        await place.until_status("odd", "waiting")
+        handle = place.client.get_workflow_handle("odd")
+        for name, given in (("submit", ["odd"]), ("submit", []), ("answer", ["key"]), ("cancel", []), ("odd", [1])):
+            await handle.signal(name, args=given)
+        await handle.signal("answer", args=["key", "no answer"])
+        assert "form" in await place.until_status("odd", "waiting", problem=True)
+        await place.turns.answer("odd", "key", approvals)
+        assert await place.ended("odd") == "answered"
+    assert place.effects("odd") == ["a"]
 
 
 async def test_wrong_answers_change_nothing(place: Place) -> None:
@@ -175,6 +220,27 @@ async def test_a_turn_is_submitted_at_the_command_line(place: Place, temporal_ad
     assert place.effects("line") == ["a"] and place.journal.find_session("line").row.labels == {"user": "42"}
     code, said = await asyncio.to_thread(submit, "127.0.0.1:9")
     assert code == 1 and "Temporal cannot be reached" in said
+
+
+async def test_a_worker_has_one_log_and_looks_before_it_is_ready(
+    place: Place, temporal_address: str, postgres_dsn: str
+) -> None:
+    """Proves: what Temporal's SDK says comes as lines of the worker's log. A namespace that does not exist is
+    exit code 1, and the worker does not say that it is ready."""
+    await place.client.start_workflow("turnwise_session", ["no turn"], id="no turn", task_queue=place.task_queue)
+    workers = TemporalWorkers(place.folder, dsn=postgres_dsn, address=temporal_address, task_queue=place.task_queue)
+    try:
+        worker = WorkerProcess(workers, *workers.options, agents=AGENT)
+        workers.started.append(worker)
+        said = (await asyncio.to_thread(worker.until_all, "ready", "waits"))["waits"]["text"]
+        assert said.startswith("Temporal: Failed activation")
+        lost = WorkerProcess(workers, *workers.options, "--namespace", "nowhere", agents=AGENT)
+        workers.started.append(lost)
+        assert await asyncio.to_thread(lost.wait) == 1
+        assert lost.rest() == "turnwise: Temporal cannot be reached: Namespace nowhere is not found.\n"
+    finally:
+        workers.end()
+        await place.client.get_workflow_handle("no turn").terminate()
 
 
 async def test_the_database_of_the_journal_may_restart(

@@ -29,7 +29,7 @@ from turnwise.agent.budgets import Budget
 from turnwise.agent.children import MAX_DEPTH, AgentTool, Delegate
 from turnwise.agent.deps import DepsFactory, DepsWanted
 from turnwise.agent.results import Output, RunResult, run_result
-from turnwise.agent.resume_lookup import check_endpoint, left_child, left_run, run_before
+from turnwise.agent.resume_lookup import asks_in, check_endpoint, left_child, left_run, run_before
 from turnwise.agent.run_input import Instruction, Prompt, input_of, message_of, opened, title_of
 from turnwise.agent.run_setup import (
     KeptOpen,
@@ -59,7 +59,7 @@ from turnwise.errors import CallerError, JournalFailed, NothingToResume
 from turnwise.journal.journal import Journal
 from turnwise.journal.turn_keys import TurnKey
 from turnwise.journal.turn_writer import TurnJournal
-from turnwise.rules.history import check_input, open_calls
+from turnwise.rules.history import check_input
 from turnwise.rules.limits import Limit
 from turnwise.rules.permissions import Policy
 from turnwise.rules.reservations import least_of
@@ -72,7 +72,7 @@ from turnwise.running.tools import ChildOrder, Tool
 from turnwise.running.working_call import ModelAnswer, ModelQuestion
 from turnwise.turn.config import Effect, OneAsk, ToolErrors, TurnConfig, TurnResult, listed
 from turnwise.turn.events import TurnStarted
-from turnwise.turn.programs import asked_ids, asks_of, listed_digests
+from turnwise.turn.programs import asked_ids, listed_digests
 from turnwise.vocab import File, Message, StopReason, Text
 
 Deps = TypeVar("Deps", default=None)
@@ -386,9 +386,7 @@ class Agent(Generic[Deps, Output]):
         Answer them with `agent.run(session=..., approvals=[Approval(call_id=ask.call.id, verdict="allow", digest=ask.digest)])`.
         Raises CallerError if the agent has no journal, or if the session does not exist.
         """
-        before = run_before({"session": session}, journal=self._setup.journal, new_id=self._ids.new).so_far
-        messages = before.carried.messages
-        return asks_of(open_calls(messages), asks=before.asks, messages=messages)
+        return asks_in(self._setup.journal, session)
 
     def _start(self, prompt: Prompt | None, *, options: TypedRunOptions, control: RunControl | None = None) -> Run[Any]:
         check_options(options)

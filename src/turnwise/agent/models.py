@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from turnwise.agent.agent_options import Model, address_of, check_plain
 from turnwise.base.clock import Clock
 from turnwise.endpoints.endpoints import Endpoint, Secret, find_key
+from turnwise.endpoints.transport import proxy_for, shown_proxy
 from turnwise.errors import CallerError, MissingKey, UnknownModel
 from turnwise.journal.prices import Prices
 from turnwise.rules.limits import counts_cost, no_price
@@ -26,7 +28,7 @@ from turnwise.settings.endpoint_rows import own_profiles
 from turnwise.turn.config import Effect, Fallback, TurnConfig
 from turnwise.turn.events import PrepareStep, StepPrepared
 from turnwise.wire.generations import moves_text, tells_behind
-from turnwise.wire.profiles import MARK_WAYS, Profile, builtin_profiles
+from turnwise.wire.profiles import MARK_WAYS, Profile, builtin_profiles, key_owner, origin_of
 
 # Providers as people call them by their models: the beginning of a model's name, and the profile that serves it.
 _KNOWN_BY = {
@@ -122,10 +124,12 @@ def maker_of(text: str) -> str:
 
 
 class Ways(msgspec.Struct, frozen=True):
-    """How the caller gives an address and a key (library or command line), for messages."""
+    """How the caller gives an address and a key (library or command line), for messages. `kept`: the user's stored keys are
+    looked at, too; the library alone reads none."""
 
     base_url: str
     key: str
+    kept: bool = False
 
 
 IN_PYTHON = Ways(
@@ -133,7 +137,9 @@ IN_PYTHON = Ways(
     key='give `Model("...", api_key=...)`, or the name of a variable, `Model("...", api_key_env=...)`',
 )
 ON_THE_COMMAND_LINE = Ways(
-    base_url="give --base-url", key="give the name of the variable that holds it with --api-key-env"
+    base_url="give --base-url",
+    key="store it with `turnwise auth add`, or give the name of the variable that holds it with --api-key-env",
+    kept=True,
 )
 
 
@@ -141,17 +147,18 @@ def open_endpoint(
     model: ModelName,
     *,
     base_url: str | None = None,
-    api_key: str | None = None,
+    api_key: str | Secret | None = None,
     api_key_env: str | None = None,
     env: Mapping[str, str] | None = None,
     ways: Ways = IN_PYTHON,
     is_key_needed: bool = True,
 ) -> Endpoint:
-    """Address and key for the model. The key is `api_key`, else the variable `api_key_env`, else the profile's own variable.
+    """Address and key for the model. The key is `api_key`, else the variable `api_key_env`, else the profile's own variable, else
+    the stored one, which goes to its provider's own address alone.
 
     Raises CallerError if the address is missing or not an http(s) URL, MissingKey if the provider wants a key and it is needed.
     """
-    profile = model.profile
+    profile, seen = model.profile, os.environ if env is None else env
     address = base_url or profile.base_url
     if not address:
         raise CallerError(f"`{profile.name}` has no address of its own: {ways.base_url}")
@@ -159,18 +166,39 @@ def open_endpoint(
         raise CallerError(f"the base URL `{address}` must begin with http:// or https://")
     if "{" in address:
         raise CallerError(f"`{profile.name}` needs its address filled in: {ways.base_url} (a template: {address})")
-    return Endpoint(
-        profile=profile,
-        base_url=address.rstrip("/"),
-        key=_key_for(
-            profile,
-            env=os.environ if env is None else env,
-            api_key=api_key,
-            api_key_env=api_key_env,
-            way=ways.key,
-            is_needed=is_key_needed,
-        ),
+    key = _key_for(
+        profile,
+        env=seen,
+        api_key=api_key,
+        api_key_env=api_key_env,
+        kept=partial(_kept_key, profile, address=address, env=seen) if ways.kept else lambda: None,
+        way=ways.key,
+        is_needed=is_key_needed,
     )
+    if key is not None and key.origin and address.startswith("http:") and (proxy := proxy_for(address, env=seen)):
+        raise CallerError(
+            f"the stored key for `{key.origin}` does not go through the proxy `{shown_proxy(proxy)}`, which could read it: "
+            "put the host into NO_PROXY"
+        )
+    return Endpoint(profile=profile, base_url=address.rstrip("/"), key=key)
+
+
+def _kept_key(profile: Profile, *, address: str, env: Mapping[str, str]) -> Secret | None:
+    """The stored key, if the address is the provider's own and the one that it was stored for. Raises MissingKey that says
+    where it goes, CallerError if it cannot be read."""
+    from turnwise.settings.kept_keys import kept_keys, kept_text  # the library has no need of it
+
+    owner = key_owner(profile)
+    if (kept := kept_keys(env).get(owner.name)) is None:
+        return None
+    if not kept.origin == origin_of(owner.base_url or "") == origin_of(address):
+        if not profile.key_required:
+            return None
+        raise MissingKey(
+            f"the stored key of `{owner.name}` goes to {kept.origin} alone, not to {origin_of(address)}: for that address name "
+            "the variable that holds its key with --api-key-env"
+        )
+    return Secret(kept_text(kept, provider=owner.name), origin=kept.origin)
 
 
 def endpoint_of(model: Model, *, is_key_needed: bool) -> Endpoint:
@@ -179,7 +207,7 @@ def endpoint_of(model: Model, *, is_key_needed: bool) -> Endpoint:
     return open_endpoint(
         read_model(model.name),
         base_url=address_of(model),
-        api_key=None if model.api_key is None else model.api_key.reveal(),
+        api_key=model.api_key,
         api_key_env=model.api_key_env,
         is_key_needed=is_key_needed and getattr(model.transport, "needs_key", True),
     )
@@ -189,13 +217,14 @@ def _key_for(
     profile: Profile,
     *,
     env: Mapping[str, str],
-    api_key: str | None,
+    api_key: str | Secret | None,
     api_key_env: str | None,
+    kept: Callable[[], Secret | None],
     way: str,
     is_needed: bool,
 ) -> Secret | None:
     try:
-        return find_key(profile, env=env, api_key=api_key, api_key_env=api_key_env, way=way)
+        return find_key(profile, env=env, api_key=api_key, api_key_env=api_key_env, kept=kept, way=way)
     except MissingKey:
         if is_needed:
             raise

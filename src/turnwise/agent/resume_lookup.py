@@ -14,12 +14,14 @@ from turnwise.journal.session_rows import Labels, check_same
 from turnwise.journal.stores import WouldWait
 from turnwise.journal.turn_keys import check_new_id
 from turnwise.journal.turn_writer import JournalEntry, notes_of
+from turnwise.rules.history import open_calls
 from turnwise.running.resumption import LeftTurn, left_turn
 from turnwise.running.tools import ChildOrder
-from turnwise.turn.config import TurnConfig
+from turnwise.turn.config import OneAsk, TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.turn.history import Carried
 from turnwise.turn.machine import SessionSoFar
+from turnwise.turn.programs import asks_of
 
 
 class LeftRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,3 +183,10 @@ def check_endpoint(config: TurnConfig, *, own: TurnConfig) -> None:
             f"the turn was begun at `{config.profile}` ({config.family}), and this agent asks `{own.profile}` ({own.family}): "
             "resume it with an agent of the same provider"
         )
+
+
+def asks_in(journal: Journal | None, session: str) -> tuple[OneAsk, ...]:
+    """The asks that the session waits for."""
+    before = run_before({"session": session}, journal=journal, new_id=str).so_far
+    messages = before.carried.messages
+    return asks_of(open_calls(messages), asks=before.asks, messages=messages)

@@ -18,6 +18,7 @@ EXTRAS = {
     "temporal": ("turns on Temporal", ("temporalio",)),
     "editors": ("editors", ("acp",)),
     "mcp": ("MCP servers", ("mcp",)),
+    "keyring": ("the system's keyring", ("keyring",)),
     "otel": ("OpenTelemetry", ("opentelemetry",)),
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from turnwise.agent.models import ON_THE_COMMAND_LINE, ModelName, open_endpoint, read_model
+from turnwise.endpoints.endpoints import Secret
 from turnwise.errors import CallerError, UnknownModel
 from turnwise.settings.catalogue import find_end
 from turnwise.settings.endpoint_rows import known_profiles
@@ -20,11 +21,13 @@ class NoModel(CallerError):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """`base_url` and `api_key_env` are None where the provider's own are meant."""
+    """`base_url` and `api_key_env` are None where the provider's own are meant. `key` is the stored key, where it is what the
+    endpoint gets."""
 
     model: str
     base_url: str | None = None
     api_key_env: str | None = None
+    key: Secret | None = None
 
     def ending(self, *, now_s: float) -> str:
         """`MODEL ends on DAY; use ANOTHER`, or that it has ended; empty where our table knows of no end."""
@@ -67,14 +70,15 @@ def choose(
         remembered = settings.base_url if model == settings.model else address_of_family(settings, provider=provider)
         address = base_url or env.get("TURNWISE_BASE_URL") or remembered or address_in(env, provider=provider)
         chosen = Choice(model=model, base_url=address, api_key_env=api_key_env)
-    open_endpoint(  # what is wrong is said in the words of the command line
+    endpoint = open_endpoint(  # what is wrong is said in the words of the command line
         _named(chosen.model, base_url=base_url, env=env, settings=settings),
         base_url=chosen.base_url,
         api_key_env=chosen.api_key_env,
         env=env,
         ways=ON_THE_COMMAND_LINE,
     )
-    return chosen
+    is_kept = endpoint.key is not None and endpoint.key.origin
+    return msgspec.structs.replace(chosen, key=endpoint.key) if is_kept else chosen
 
 
 def _named(model: str, *, base_url: str | None, env: Mapping[str, str], settings: RunSettings) -> ModelName:

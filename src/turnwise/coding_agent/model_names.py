@@ -25,9 +25,11 @@ from turnwise.endpoints.local_servers import (
 )
 from turnwise.errors import CallerError, MissingKey, ProviderFault
 from turnwise.settings.catalogue import builtin_catalogue, suggested_models
+from turnwise.settings.endpoint_rows import known_profiles
+from turnwise.settings.kept_keys import kept_keys
 from turnwise.settings.settings import RunSettings
 from turnwise.wire.model_lists import OfferedModel
-from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.wire.profiles import Profile, builtin_profiles, key_owner
 
 # What a first run finds: keys in the environment (their names), and model servers on this machine.
 
@@ -39,9 +41,10 @@ _NO_CHAT = ("embed", "rerank", "whisper")
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """A variable that is set, and whose key it holds. Never the key."""
+    """A variable that is set, or where a stored key is, and whose key it is. Never the key."""
 
-    variable: str
+    variable: str = ""
+    kept_in: str = ""
     profile: Profile
 
 
@@ -68,7 +71,7 @@ def look_around(env: Mapping[str, str]) -> FoundEndpoints:
     cannot be read."""
     servers = local_servers(env)
     answers = run_to_end(find_servers(servers), new_loop=asyncio.new_event_loop) if servers else ()
-    return FoundEndpoints(keys=keys_in(env), servers=answers, looked_for=servers)
+    return FoundEndpoints(keys=keys_at_hand(env), servers=answers, looked_for=servers)
 
 
 def shown_url(endpoint: Endpoint) -> str:
@@ -96,11 +99,25 @@ def keys_in(env: Mapping[str, str]) -> tuple[Key, ...]:
     return tuple(found.values())
 
 
+def keys_at_hand(env: Mapping[str, str]) -> tuple[Key, ...]:
+    """Those of the environment, then the stored keys of other providers. Raises CallerError where the file of stored keys cannot
+    be read."""
+    found, profiles = keys_in(env), known_profiles(env)
+    owners = {key_owner(key.profile).name for key in found}
+    kept = [
+        Key(kept_in="the system's keyring" if one.place == "keyring" else "turnwise's file", profile=profiles[name])
+        for name, one in kept_keys(env).items()
+        if name in profiles and name not in owners
+    ]
+    return (*found, *kept)
+
+
 def key_line(key: Key) -> str:
     """`OPENAI_API_KEY is set: OpenAI`."""
     base = key.profile.base_url
     needs = "" if base and "{" not in base else "; it needs --base-url"
-    return f"{key.variable} is set: {key.profile.title or key.profile.name} (`{key.profile.name}`){needs}"
+    where = f"{key.variable} is set" if key.variable else f"a key is stored in {key.kept_in}"
+    return f"{where}: {key.profile.title or key.profile.name} (`{key.profile.name}`){needs}"
 
 
 def server_line(answer: ServerAnswer) -> str:
@@ -326,7 +343,11 @@ def choice_of(
         meant = f" (did you mean `{near}`?)" if near else ""
         names = [given["api_key_env"]] if given["api_key_env"] else profile.api_key_env
         wanted = " or ".join([f"`{name}`" for name in names])
-        way = f"leave, set {wanted}, then" if wanted else "leave, then with the name of its variable"
+        way = (
+            f"leave, set {wanted} or `turnwise auth add`, then"
+            if wanted
+            else "leave, then with the name of its variable"
+        )
         line = f"{again} -m {model}{'' if wanted else ' --api-key-env NAME'}"
         raise CallerError(
             f"`{profile.name}` wants a key: {way} `{line}`{meant}; the session stays with {at_hand.model}"

@@ -62,7 +62,7 @@ def read_prompt(
 
     Raises CallerError where there is nothing to ask, or it is no text.
     """
-    prompt = _prompt_of(words)
+    prompt = prompt_of(words)
     waits = STDIN in words
     if waits and wanted == "none":
         raise CallerError("`-` reads standard input, and -n leaves it alone: give one of them")
@@ -108,7 +108,7 @@ def beyond_window(prompt: CliPrompt, *, model: str, limits: ModelLimits) -> str 
     )
 
 
-def _prompt_of(words: Sequence[str]) -> str | None:
+def prompt_of(words: Sequence[str]) -> str | None:
     """The prompt itself, without `-`. Raises CallerError for one that has come in pieces."""
     said = [word for word in words if word != STDIN]
     if len(said) > 1:

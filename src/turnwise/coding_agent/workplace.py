@@ -325,6 +325,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             Model(
                 self.choice.model,
                 base_url=self.choice.base_url,
+                api_key=self.choice.key,
                 api_key_env=self.choice.api_key_env,
                 settings=request_settings(settings, last=last, model=given["model"]),
                 limits=model_limits_of(self.choice.model, settings=settings, last=last),

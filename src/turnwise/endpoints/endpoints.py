@@ -3,7 +3,7 @@ what goes there."""
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 from urllib.parse import urlsplit
 
@@ -16,7 +16,7 @@ from turnwise.errors import CallerError, MissingKey
 from turnwise.vocab.wording import in_ticks
 from turnwise.wire.family import BETA_HEADER, USUAL, Family, HttpCall, path_below
 from turnwise.wire.family import family as find_family
-from turnwise.wire.profiles import Profile, profile_at
+from turnwise.wire.profiles import Profile, origin_of, profile_at
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
 _FORBIDDEN = re.compile(r"[^\t\x20-\x7e\x80-\xff]")  # in a field value, RFC 9110 section 5.5
@@ -29,12 +29,13 @@ _AUTH_HEADERS = {
 
 
 class Secret:
-    """A text that only `reveal()` shows: not repr, str, format, msgspec or pickle."""
+    """A text that only `reveal()` shows: not repr, str, format, msgspec or pickle. One with an `origin`
+    (`https://api.openai.com:443`) goes to no other scheme, host or port: `Endpoint` refuses it there."""
 
-    __slots__ = ("_text",)
+    __slots__ = ("_text", "origin")
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, text: str, *, origin: str = "") -> None:
+        self._text, self.origin = text, origin
 
     def reveal(self) -> str:
         return self._text
@@ -46,10 +47,10 @@ class Secret:
         return HIDDEN
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and self._text == other._text
+        return isinstance(other, Secret) and (self._text, self.origin) == (other._text, other.origin)
 
     def __hash__(self) -> int:
-        return hash((Secret, self._text))
+        return hash((Secret, self._text, self.origin))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Secret is not pickled")
@@ -69,6 +70,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
             _check_header(name, value)
         if self.key is not None:
             _check_header("authorization", self.key.reveal())
+            if self.key.origin and self.key.origin != origin_of(self.base_url):
+                raise CallerError(
+                    f"a key that is for `{self.key.origin}` alone was given to `{origin_of(self.base_url)}`"
+                )
 
     @property
     def family(self) -> Family:
@@ -104,23 +109,28 @@ def find_key(
     profile: Profile,
     *,
     env: Mapping[str, str],
-    api_key: str | None = None,
+    api_key: str | Secret | None = None,
     api_key_env: str | None = None,
+    kept: Callable[[], Secret | None] = lambda: None,
     way: str = "give `api_key=` or `api_key_env=`",
 ) -> Secret | None:
-    """`api_key` itself, else the variable `api_key_env`, else the first of the profile's variables that is set.
+    """`api_key` itself, else the variable `api_key_env`, else the first of the profile's variables that is set, else what `kept`
+    gives: a key that the user has stored for this address.
 
     None where the endpoint takes none and none is there. Raises MissingKey with the variables that were looked at, and `way`:
     what else the caller can do.
     """
-    if api_key and api_key.strip():
-        return Secret(api_key.strip())
+    given = Secret(api_key) if isinstance(api_key, str) else api_key
+    if given is not None and (text := given.reveal().strip()):
+        return Secret(text, origin=given.origin)
     names = (api_key_env,) if api_key_env else profile.api_key_env
     for name in names:
         if value := env.get(name, "").strip():  # `export KEY=$(cat file)` and .env files leave spaces
             return Secret(value)
     if api_key_env:
         raise MissingKey(f"the variable `{api_key_env}` is not set: put the key for `{profile.name}` in it")
+    if (key := kept()) is not None:
+        return key
     if profile.key_required and profile.auth != "none":
         ways = [f"set {in_ticks(names, between=' or ')}"] if names else []
         raise MissingKey(f"`{profile.name}` wants a key: {', or '.join([*ways, way])}")

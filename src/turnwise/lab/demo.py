@@ -17,6 +17,7 @@ from turnwise.base.private_folders import private_folder
 from turnwise.lab import Lab, load_scripts
 from turnwise.lab.families import FAMILIES, openai_chat, openai_responses
 from turnwise.lab.families.family import LabFamily
+from turnwise.lab.replies import tokens
 from turnwise.rules.limits import MaxSteps
 from turnwise.tools.workspace import workspace_tools
 from turnwise.vocab import StopReason, Usage, calls_of
@@ -220,6 +221,7 @@ class IncidentOutcome(msgspec.Struct, frozen=True, kw_only=True):
     said: str
     requests: int
     tokens: int
+    tool_tokens: int  # of them, what describes the tools
     wrong: str | None = None
 
 
@@ -227,6 +229,18 @@ class IncidentRow(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     naive: IncidentOutcome
     turnwise: IncidentOutcome
+
+    @property
+    def why_more(self) -> str:
+        """Why turnwise took more tokens; empty where it did not."""
+        naive, ours = self.naive, self.turnwise
+        if (more := ours.tokens - naive.tokens) <= 0:
+            return ""
+        again = "" if ours.requests <= naive.requests else ", and a request more was needed for an answer"
+        return (
+            f"{more:,} tokens more: what describes its tools goes with each request and takes {ours.tool_tokens:,} "
+            f"(the naive loop's short texts: {naive.tool_tokens:,}){again}"
+        )
 
 
 def _one_read(result: RunResult, folder: Path) -> IncidentReport:
@@ -337,7 +351,9 @@ async def play(incident: Incident) -> IncidentRow:
 async def _play_naive(incident: Incident, *, lab: Lab, folder: Path) -> IncidentOutcome:
     async with aiohttp.ClientSession() as session:
         said = await incident.naive(Client(session, base_url=f"{lab.url}/v1"), folder, incident.prompt)
-    return IncidentOutcome(said=said, requests=lab.count(), tokens=tokens_received(lab))
+    return IncidentOutcome(
+        said=said, requests=lab.count(), tokens=tokens_received(lab), tool_tokens=tool_tokens_received(lab)
+    )
 
 
 async def _play_turnwise(incident: Incident, *, lab: Lab, folder: Path) -> IncidentOutcome:
@@ -352,10 +368,16 @@ async def _play_turnwise(incident: Incident, *, lab: Lab, folder: Path) -> Incid
     said, wrong = msgspec.structs.astuple(incident.tell(result, folder))
     if wrong is None and not result.requests == lab.count() == incident.requests:
         wrong = f"{result.requests} requests reported, {lab.count()} received, {incident.requests} promised"
-    tokens = result.usage.input_tokens + result.usage.output_tokens
-    if wrong is None and tokens != tokens_received(lab):
-        wrong = f"{tokens} tokens reported, {tokens_received(lab)} sent"
-    return IncidentOutcome(said=said, requests=lab.count(), tokens=tokens_received(lab), wrong=wrong)
+    reported = result.usage.input_tokens + result.usage.output_tokens
+    if wrong is None and reported != tokens_received(lab):
+        wrong = f"{reported} tokens reported, {tokens_received(lab)} sent"
+    return IncidentOutcome(
+        said=said,
+        requests=lab.count(),
+        tokens=tokens_received(lab),
+        tool_tokens=tool_tokens_received(lab),
+        wrong=wrong,
+    )
 
 
 def agent_for(
@@ -380,3 +402,9 @@ def new_folder() -> Generator[str]:
 def tokens_received(lab: Lab) -> int:
     total = sum((one.usage for one in lab.requests if one.usage is not None), Usage())
     return total.input_tokens + total.output_tokens
+
+
+def tool_tokens_received(lab: Lab) -> int:
+    """How many of them describe tools, as the lab counts."""
+    bodies = [json.loads(one.body) for one in lab.requests]
+    return sum(tokens(len(msgspec.json.encode(body.get("tools", [])))) for body in bodies)

@@ -23,7 +23,7 @@ from turnwise.coding_agent.choice import Choice, NoModel, choose
 from turnwise.coding_agent.hook_commands import read_hooks
 from turnwise.coding_agent.left_turns import how_they_go_on, interrupted_rows
 from turnwise.coding_agent.mcp_servers import named_servers
-from turnwise.coding_agent.model_names import key_line, keys_in, look_around, offered_by, shown_url
+from turnwise.coding_agent.model_names import key_line, keys_at_hand, look_around, offered_by, shown_url
 from turnwise.coding_agent.permissions import policy_of_run
 from turnwise.coding_agent.repository import settings_of_run
 from turnwise.coding_agent.text import clean_line, style
@@ -41,6 +41,7 @@ from turnwise.terminal.rows import say
 from turnwise.tools.sandbox import find_sandbox
 from turnwise.vocab import FaultKind
 from turnwise.vocab.wording import in_ticks
+from turnwise.wire.profiles import key_owner
 
 LITTLE_BYTES = 1024**3
 TOO_LITTLE_BYTES = 16 * 1024**2
@@ -124,13 +125,16 @@ def _read_tables(layers: Sequence[Layer], *, folder: Path) -> str:
 
 
 def _keys(*, needs_no_key: bool) -> Check:
-    found = keys_in(os.environ)
+    try:
+        found = keys_at_hand(os.environ)
+    except CallerError as error:
+        return Check(name="keys", status="stops", found=str(error), advice="`turnwise auth add` stores a key again")
     if found:
         return Check(name="keys", status="ok", found="; ".join([key_line(key) for key in found]))
-    none = "no provider's key in the environment"
+    none = "no provider's key in the environment, and none is stored"
     if needs_no_key:
         return Check(name="keys", status="ok", found=f"{none}, and the model's endpoint needs none")
-    advice = "set one, for example ANTHROPIC_API_KEY, unless your model needs none; `turnwise models` names them"
+    advice = "`turnwise auth add` stores one, or set ANTHROPIC_API_KEY or another, unless your model needs none"
     return Check(name="keys", status="note", found=none, advice=advice)
 
 
@@ -229,6 +233,8 @@ def _failed(error: ProviderFault, *, endpoint: Endpoint, variable: str | None, s
     kind, found = error.fault.kind, f"{shown_url(endpoint)}: {error}"
     if kind is FaultKind.AUTH:
         names = variable or " or ".join(endpoint.profile.api_key_env) or "a variable, and name it with --api-key-env"
+        if endpoint.key is not None and endpoint.key.origin:
+            names = f"turnwise: `turnwise auth add {key_owner(endpoint.profile).name}`"
         return Check(name="endpoint", status="stops", found=found, advice=f"put a key that holds into {names}")
     if kind in _CANNOT_BE_REACHED:
         is_local = endpoint.profile.billing == "free" or is_own_machine(endpoint.base_url)

@@ -23,7 +23,7 @@ from turnwise.coding_agent.model_names import Doubts, ModelsAtHand, Offers, anot
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.permissions import rule_said
 from turnwise.coding_agent.plan import last_plan, plan_rows
-from turnwise.coding_agent.prompts import CliPrompt
+from turnwise.coding_agent.prompts import CliPrompt, prompt_of
 from turnwise.coding_agent.run_events import FailedModel
 from turnwise.coding_agent.run_servers import open_servers, servers_of_run
 from turnwise.coding_agent.text import clean_row, shortened, visible_line
@@ -158,12 +158,16 @@ empty line, it leaves.
 `turnwise --continue` goes on."""
 
 
-def converse(given: Given) -> None:
-    """Run one person's session until they leave. Raises CallerError."""
+WITHOUT = 'give the prompt to `turnwise -p "..."` instead, which prints the answer and ends'
+
+
+def converse(given: Given, *, words: Sequence[str] = ()) -> None:
+    """Run one person's session until they leave; `words` are the prompt that begins it. Raises CallerError."""
+    prompt = prompt_of(words) or ""
     if not is_attended():
-        raise CallerError("a session needs a terminal: give the prompt to `turnwise run` instead")
+        raise CallerError(f"a session needs a terminal: {WITHOUT}")
     if not sys.stdout.isatty():
-        raise CallerError("a session needs a terminal for its answers too: give the prompt to `turnwise run` instead")
+        raise CallerError(f"a session needs a terminal for its answers too: {WITHOUT}")
     clock = SystemClock()
     path = journal_path(os.environ)
     with Journal(path, clock=clock) as journal:
@@ -175,7 +179,7 @@ def converse(given: Given) -> None:
 
             given = first_choice(given, asks=True)
             chat = Chat(given, journal=journal, clock=clock, history=path.parent / "prompts")
-        run_to_end(chat.run())
+        run_to_end(chat.run(prompt))
 
 
 class Chat:
@@ -218,8 +222,9 @@ class Chat:
         self._session = "" if before is None else before.row.id
         self._asks = () if before is None or is_left(before) else pending_of(journal, before).asks
 
-    async def run(self) -> None:
-        """Run until the person leaves. Raises errors after which the session cannot continue."""
+    async def run(self, prompt: str = "") -> None:
+        """Run until the person leaves; `prompt` is as if they had typed it first. Raises errors after which the session cannot
+        continue."""
         self._terminal.attention = attention = Attention(
             self._place.folder,
             notify=self._place.settings.notify,
@@ -232,18 +237,20 @@ class Chat:
         attention.begin()
         try:
             async with open_servers(self._servers, clock=self._clock):
-                await self._run()
+                await self._run(prompt)
         finally:
             attention.end()
 
-    async def _run(self) -> None:
+    async def _run(self, prompt: str) -> None:
         typed = await self._resume_left()
         if self._asks and not self._leaves:
             typed = await self._turn(None)
-        while not self._leaves and (text := await self._next(typed)) is not None:
-            typed = ""
-            if (prompt := await self._server_prompt(text)) is not None:
-                typed = await self._turn(prompt) if prompt else ""
+        if prompt and not self._leaves:
+            self._terminal.say("\n".join([f"{PROMPT}{visible_line(line)}" for line in prompt.splitlines()]))
+        while not self._leaves and (text := prompt or await self._next(typed)) is not None:
+            typed, prompt = typed if prompt else "", ""
+            if (filled := await self._server_prompt(text)) is not None:
+                typed = await self._turn(filled) if filled else ""
             elif command_of(text) is not None:
                 await self._obey(text)
             elif text.strip():

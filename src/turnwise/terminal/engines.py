@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import logging
 import signal
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -18,9 +19,12 @@ from turnwise.terminal.command_options import Command, FiniteRange
 from turnwise.terminal.failures import FAILED, Failure
 
 if TYPE_CHECKING:
+    from temporalio.runtime import Runtime
+
     from turnwise.workers.worker import WorkerEvent
 
 LONGEST_HEARTBEAT_S = 3600.0
+LONGEST_TEXT = 500  # of what the SDK logs
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,9 +98,8 @@ def engine_options(*names: str) -> Callable[[Command], Command]:
 def refuse_for_engine(**given: object) -> None:
     """Raise for options that only the own engine has."""
     if said := [name for name, value in given.items() if value]:
-        raise Failure(
-            f"`--{said[0].replace('_', '-')}` is not for `--engine temporal`: the agents of its workers decide"
-        )
+        option = said[0].replace("_", "-")
+        raise Failure(f"`--{option}` is for turnwise's own workers: leave it out with `--engine temporal`")
 
 
 async def work_on_engine(
@@ -114,7 +117,9 @@ async def work_on_engine(
     from turnwise.workers.worker import WorkerEvent
 
     with as_engine_failure():
-        client = await connect_engine(address=options.address, namespace=options.namespace)
+        client = await connect_engine(
+            address=options.address, namespace=options.namespace, runtime=_told_by(tell, WorkerEvent)
+        )
     ends = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ends.set)
@@ -133,13 +138,33 @@ async def work_on_engine(
                 await ends.wait()
 
 
+def _told_by(tell: "Callable[[WorkerEvent], None]", event: "type[WorkerEvent]") -> "Runtime":
+    """What the SDK logs comes through the worker's log: in its form, cleaned, and without tracebacks."""
+    from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            tell(event(happening="waits", text=f"Temporal: {record.getMessage()[:LONGEST_TEXT]}"))
+
+    logger = logging.getLogger("temporalio")
+    logger.addHandler(Told())
+    logger.propagate = False
+    levels = TelemetryFilter(core_level="WARN", other_level="ERROR")
+    forwarding = LogForwardingConfig(logger=logger, append_log_fields_to_message=False)
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=levels, forwarding=forwarding)))
+
+
 @contextlib.contextmanager
 def as_engine_failure() -> Generator[None]:
-    """An engine that cannot be reached is no wrong use."""
+    """An engine that cannot be reached, or refuses what it is asked, is no wrong use."""
+    from temporalio.service import RPCError
+
     try:
         yield
     except ConnectionError as error:
         raise Failure(str(error), exit_code=FAILED) from None
+    except RPCError as error:
+        raise Failure(f"Temporal says: {error}", exit_code=FAILED) from None
 
 
 def submit_to_engine(

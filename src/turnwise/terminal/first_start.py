@@ -32,14 +32,15 @@ from turnwise.coding_agent.model_names import (
     server_line,
 )
 from turnwise.coding_agent.options import Given, given_over
+from turnwise.coding_agent.provider_keys import from_home, is_like_key, store_key
 from turnwise.coding_agent.text import clean_row
 from turnwise.errors import CallerError, MissingKey, ProviderFault
+from turnwise.settings.catalogue import suggested_models
 from turnwise.settings.settings import RunSettings, user_file
 from turnwise.settings.user_settings import lines_of, remember_model
 from turnwise.terminal.command_options import shared_options
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import Failure, complain
-from turnwise.terminal.group import TakesPrompts
 from turnwise.terminal.pager import PromptLeft, PromptStopped
 from turnwise.terminal.terminal import Terminal
 from turnwise.vocab import FaultKind
@@ -52,6 +53,7 @@ from turnwise.wire.profiles import Profile, builtin_profiles, profile_at
 AT_THE_PROMPT = Ways(
     base_url=f"type the address, too: `{ANY_FAMILY}:NAME --base-url URL`",
     key="name its variable: `MODEL --api-key-env NAME`",
+    kept=True,
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
@@ -104,7 +106,7 @@ def _without_program(words: Sequence[str]) -> list[str]:
     return said
 
 
-@click.command(cls=TakesPrompts)
+@click.command()
 @shared_options
 def _options(**_given: object) -> None:
     """The options that may be typed with a model: those of `turnwise chat`."""
@@ -133,7 +135,7 @@ def check(given: Given, *, env: Mapping[str, str]) -> None:
     except MissingKey:
         names = [given["api_key_env"]] if given["api_key_env"] else named.profile.api_key_env
         wanted = in_ticks(names, between=" or ")
-        set_it = f"leave with q, set {wanted}, and start again; or " if names else ""
+        set_it = f"paste it here, or leave with q, set {wanted}, and start again; or " if names else ""
         raise CallerError(f"`{named.profile.name}` wants a key: {set_it}{AT_THE_PROMPT.key}") from None
 
 
@@ -209,9 +211,10 @@ def at_listed(given: Given, *, listed: ServerModels) -> Given:
 
 MOST_TOLD = 3  # models in the one line
 MOST_LISTED = 15  # of a server's list: with the question they fit a terminal of 24 lines
-DEMO, LEAVE = "d", "q"
-EMPTY = "type a number, PROVIDER:NAME or a URL; ? shows all that can be typed, q leaves"
+KEY, DEMO, LEAVE = "k", "d", "q"
+EMPTY = "paste a key, or type PROVIDER:NAME or a URL; ? shows all that can be typed, q leaves"
 HELP = (
+    f"  {KEY}              paste a provider's key: it is not shown, tried, and kept",
     "  1, 2, ...      a model of the list",
     "  PROVIDER:NAME  anthropic:claude-sonnet-5, ollama:qwen3:8b; Tab completes it",
     "  URL            http://127.0.0.1:8000/v1: that server is asked for its models",
@@ -225,7 +228,8 @@ LEFT = (
     "missing)"
 )
 NOTHING = """To begin, do one of these:
-  export ANTHROPIC_API_KEY=...  a provider's key; `turnwise models` names them all
+  paste a provider's key below  it is tried with one free request, and kept
+  export ANTHROPIC_API_KEY=...  or set it in your shell; `turnwise models` names them all
   ollama serve                  or LM Studio, llama.cpp, vLLM: on this machine
   turnwise -m openai_chat:NAME --base-url URL       any other endpoint
 """
@@ -258,7 +262,7 @@ def first_choice(given: Given, *, asks: bool) -> Given:
     except CallerError as error:
         terminal.say(clean_row(f"not remembered: {error}"))
     else:
-        terminal.say(clean_row(f"remembered in {_from_home(str(path))}; change it there, or take another with -m"))
+        terminal.say(clean_row(f"remembered in {from_home(str(path))}; change it there, or take another with -m"))
     if chosen["api_key_env"]:
         terminal.say(clean_row(f"not remembered: --api-key-env {chosen['api_key_env']}; give it each time"))
     return chosen
@@ -266,7 +270,9 @@ def first_choice(given: Given, *, asks: bool) -> Given:
 
 def no_model_line(found: FoundEndpoints) -> str:
     """What was found and what to do, in one line."""
-    names = [key.variable for key in found.keys] + [server_line(answer).partition(":")[0] for answer in found.servers]
+    names = [key.variable or f"a stored key of {key.profile.name}" for key in found.keys] + [
+        server_line(answer).partition(":")[0] for answer in found.servers
+    ]
     if found.options:
         ways = " or ".join([f"-m {option}" for option in found.options[:MOST_TOLD]])
         return (
@@ -284,7 +290,9 @@ def no_model_line(found: FoundEndpoints) -> str:
 def greeting(found: FoundEndpoints) -> list[str]:
     """What a person sees at the first start, up to the question."""
     lines = [f"turnwise {__version__}: no model is chosen yet.", "", "Found:"]
-    lines += [f"  {key_line(key)}" for key in found.keys] or ["  no provider's key in the environment"]
+    lines += [f"  {key_line(key)}" for key in found.keys] or [
+        "  no provider's key in the environment, and none is stored"
+    ]
     lines += [f"  {server_line(answer)}" for answer in found.servers]
     lines += [f"  {absent}"] if (absent := absent_line(found)) else []
     lines.append("")
@@ -292,8 +300,9 @@ def greeting(found: FoundEndpoints) -> list[str]:
         lines += NOTHING.split("\n")
     lines.append("Choose:")
     lines += _numbered(found.options)
+    lines.append(f"  {KEY}  paste a provider's key (it is not shown)")
     lines += [f"  {DEMO}  `turnwise demo`: what it is for, without a key", f"  {LEAVE}  leave", ""]
-    lines.append("or type any PROVIDER:NAME, or the URL of a server; ? shows what else.")
+    lines.append("or paste a key, or type any PROVIDER:NAME, or the URL of a server; ? shows what else.")
     lines.append("`turnwise models` lists providers, `turnwise doctor` checks this machine.")
     lines.append("Without this question: `turnwise -m PROVIDER:NAME`, or set TURNWISE_MODEL.")
     return lines
@@ -322,10 +331,12 @@ class _Asking:
     def _typed(self) -> str:
         from turnwise.terminal.words import model_completer
 
-        question = "model [1]: " if self._options else "model: " if self._listed is None else "the model's name there: "
+        question = (
+            "model [1]: " if self._options else "key or model: " if self._listed is None else "the model's name there: "
+        )
         completer = model_completer(lambda begun: beginning_with(begun, offered=self._options))
         try:
-            return run_to_end(self._terminal.line(lambda: question, completer=completer)).strip()
+            return run_to_end(self._terminal.line(lambda: question, completer=completer, hides=is_like_key)).strip()
         except PromptStopped:
             raise SystemExit(CANCELLED) from None
         except PromptLeft:
@@ -345,6 +356,10 @@ class _Asking:
 
                 demo_command.main([], prog_name="turnwise demo", standalone_mode=False)
                 raise SystemExit(0)
+            case "k" | "key":
+                self._take_key("")
+            case key if is_like_key(key):
+                self._take_key(key)
             case number if number.isdecimal():
                 return self._checked(self._numbered(number))
             case _:
@@ -380,6 +395,21 @@ class _Asking:
         check(given, env=os.environ)
         return given
 
+    def _take_key(self, typed: str) -> None:
+        """Keep the key, and offer the models of its provider: the suggested ones first."""
+        from turnwise.terminal.auth import ask_key
+
+        if (given := ask_key(self._terminal, typed=typed)) is None:
+            return
+        profile, key, tried = given
+        self._say(*store_key(profile, key, env=os.environ)[1])
+        suggested = suggested_models().get(profile.name, ())
+        names = tuple([name for name in suggested if not tried.models or is_listed(name, names=tried.models)])
+        names = tuple(dict.fromkeys([*names, *tried.models]))
+        listed = ServerModels(base_url=profile.base_url or "", provider=profile.name, names=names, why=tried.why)
+        self._listed, self._options = listed, names
+        self._say(*listed_lines(listed))
+
     def _list(self, given: Given) -> None:
         listed = list_at(given["base_url"] or "", api_key_env=given["api_key_env"], env=os.environ)
         given["base_url"] = None
@@ -413,9 +443,4 @@ def keeping_line(choice: Choice, *, settings: RunSettings, env: Mapping[str, str
     if settings.model or env.get("TURNWISE_MODEL") or "?" in (choice.base_url or ""):
         return ""
     lines = in_ticks(lines_of(choice.model, base_url=choice.base_url), between=" and ")
-    return f"to start with this model without -m: {lines} in {_from_home(str(user_file(env)))}"
-
-
-def _from_home(path: str) -> str:
-    home = os.path.expanduser("~")  # noqa: PTH111
-    return f"~{path.removeprefix(home)}" if home != "/" and path.startswith(f"{home}/") else path
+    return f"to start with this model without -m: {lines} in {from_home(str(user_file(env)))}"

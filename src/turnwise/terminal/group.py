@@ -1,4 +1,4 @@
-"""`turnwise`: the command group, and its hint for a prompt in the form of other programs (`turnwise "explain this"`).
+"""`turnwise`: the command group, and a prompt in the place of a command (`turnwise "explain this"`).
 
 Subcommands are imported when they are used, so that `--version` stays quick.
 """
@@ -21,43 +21,23 @@ from turnwise.terminal.exit_codes import CANCELLED, EXIT_CODES
 from turnwise.terminal.failures import BUG, FAILED, NO_TEXT, USAGE, Failure, bug_line, complain
 from turnwise.vocab.file_names import is_text
 
-# The hint for a prompt in the form of other programs: `turnwise "explain this"`, `-p "explain this"`.
+# A prompt in the place of a command, as other agents take it: `turnwise "explain this"`, `turnwise -p "explain this"`.
 
 
-PROMPT_OPTIONS = frozenset({"-p", "--print", "--prompt"})  # how other agents take a prompt
-MOST = 200  # characters of the typed text that the hint repeats
+PROMPT_OPTIONS = ("-p", "--print", "--prompt")  # print the answer and end: `run`
+OWN = ("-h", "--help", "-V", "--version")  # options of `turnwise` itself
+MOST = 200  # characters of the typed text that a hint repeats
+# What people type who know other programs, and what it is here. A model that is sent such a word can do nothing with it.
+ELSEWHERE = {"help": "--help", "version": "--version", "login": "auth add", "logout": "auth remove", "exec": "run"}
 
 
-class TakesPrompts(click.Command):
-    """A command that shows the right line if somebody meant a prompt for `turnwise run`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        typed = list(args)
-        ctx.allow_extra_args = True
-        try:
-            rest = super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            if error.option_name not in PROMPT_OPTIONS:
-                raise
-            name = error.option_name
-            words = [part for word in typed for part in _without(name, word)]
-            raise click.UsageError(f"no option `{name}`; {hint(self, words)}") from None
-        if rest and not ctx.resilient_parsing:
-            raise click.UsageError(f"a session begins without a prompt; {hint(self, typed)}")
-        return rest
-
-
-def hint(command: click.Command, typed: Sequence[str]) -> str:
-    """`to give a prompt: turnwise run -m M "hello"`."""
-    return f"to give a prompt: {run_line(command, typed)}"
-
-
-def run_line(command: click.Command, typed: Sequence[str]) -> str:
-    """The line with `run` that was meant: the options as they were typed, then all other words as one prompt."""
-    options, words = _told_apart(command, typed)
-    prompt = clean(quoted(" ".join(words)))
-    line = " ".join(["turnwise run", *([shlex.join(options)] if options else []), *([prompt] if words else ['"..."'])])
-    return line if len(line) <= MOST else 'turnwise run "..."'
+def prompt_line(command: click.Command, typed: Sequence[str]) -> str:
+    """The line that was meant, `turnwise -m M "hello"`: the options as they were typed, then all other words as one prompt."""
+    options, words, _ = _told_apart(command, typed)
+    line = " ".join(
+        ["turnwise", *([shlex.join(options)] if options else []), clean(quoted(" ".join(words))) if words else '"..."']
+    )
+    return line if len(line) <= MOST else 'turnwise "..."'
 
 
 def quoted(text: str) -> str:
@@ -66,8 +46,8 @@ def quoted(text: str) -> str:
     return f'"{text}"' if safe == text else safe
 
 
-def _told_apart(command: click.Command, typed: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The options with their values, and the words that belong to no option."""
+def _told_apart(command: click.Command, typed: Sequence[str]) -> tuple[list[str], list[str], bool]:
+    """The options with their values; the words that belong to no option; and whether the answer is printed (`-p`)."""
     takes_value = {
         name: isinstance(param, click.Option) and not param.is_flag and not param.count
         for param in command.params
@@ -75,25 +55,22 @@ def _told_apart(command: click.Command, typed: Sequence[str]) -> tuple[list[str]
     }
     options: list[str] = []
     words: list[str] = []
+    prints = False
     left = iter(typed)
     for word in left:
+        glued = next((name for name in ("--print=", "--prompt=", "-p") if word.startswith(name)), "")
         if word == "--":
             words += left
+        elif word in PROMPT_OPTIONS or glued:
+            prints = True
+            words += [] if word in PROMPT_OPTIONS else [word.removeprefix(glued)]
         elif not word.startswith("-") or word == "-":
             words.append(word)
         else:
             options.append(word)
             if takes_value.get(word) and (value := next(left, None)) is not None:
                 options.append(value)
-    return options, words
-
-
-def _without(name: str, word: str) -> list[str]:
-    """The prompt of `--prompt=hi` or `-phi`; for `-p` alone nothing remains."""
-    if word == name:
-        return []
-    glued = f"{name}=" if name.startswith("--") else name
-    return [word.removeprefix(glued)] if word.startswith(glued) and not (glued == name and word[:2] == "--") else [word]
+    return options, words, prints
 
 
 COMMANDS = {
@@ -105,6 +82,7 @@ COMMANDS = {
     "sessions": ("turnwise.terminal.sessions", "List, show, fork and delete the sessions kept so far."),
     "replay": ("turnwise.terminal.run", "Run a session again from its journal, without any request."),
     "usage": ("turnwise.terminal.usage", "Show how many requests were sent, what for, and what they cost."),
+    "auth": ("turnwise.terminal.auth", "Store a provider's key; list and remove stored keys."),
     "models": ("turnwise.terminal.check", "List models: limits, prices, and what a server offers."),
     "compare": ("turnwise.terminal.compare", "Give a prompt to several models, side by side."),
     "doctor": ("turnwise.terminal.check", "Check what a run needs, and say what to do."),
@@ -129,6 +107,9 @@ COMMANDS = {
 EPILOG = f"""\b
 Examples:
   turnwise demo
+  turnwise auth add
+  turnwise "fix the failing test"
+  turnwise -p "what does this project do?"
   turnwise doctor
   turnwise models anthropic
   turnwise -m openai:gpt-6.1-sol
@@ -142,7 +123,7 @@ Exit codes of `run` (other commands have theirs in their --help):
 {EXIT_CODES}"""
 
 
-# How similar a word must be to a command if others follow it: `what does this do` is a prompt. A single word needs less (0.6).
+# How similar a word must be to a command if others follow it: `what does this do` was a prompt. A single word needs less (0.6).
 ALIKE = 0.8
 
 
@@ -150,17 +131,36 @@ class LazyGroup(click.Group):
     """Knows its commands by name; imports a command when it runs or shows its own help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """At a terminal, `turnwise` without a command is `chat`, and options without a command belong to it."""
+        """At a terminal, `turnwise` without a command is `chat`. Options without a command, and a prompt, belong to it; with `-p`
+        to `run`."""
         if not args and (piped := _piped()):
-            ctx.fail(f"standard input is {piped}: `turnwise run -` takes it as the prompt")
-        if self._is_of_chat(args[0], ctx=ctx) if args else _is_terminal():
-            args = ["chat", *args]
+            ctx.fail(f"standard input is {piped}: `turnwise -p` takes it as the prompt")
+        if args and not ctx.resilient_parsing:
+            args = self._with_command(args, ctx=ctx)
+        elif not args and _is_terminal():
+            args = ["chat"]
         return super().parse_args(ctx, args)
 
+    def _with_command(self, args: list[str], *, ctx: click.Context) -> list[str]:
+        if (args[0] in COMMANDS and args[0] not in ("chat", "run")) or args[0] in OWN:
+            return args
+        is_named = args[0] in COMMANDS
+        run = self.get_command(ctx, "run")
+        assert run is not None
+        options, words, prints = _told_apart(run, args[is_named:])
+        if prints:
+            piped = ["-"] if not words and _piped() else []
+            return ["run", *options, "--", *words, *piped]
+        if is_named:
+            return args
+        if not words:
+            return ["chat", *args] if self._is_of_chat(args[0], ctx=ctx) else args
+        if wrong := self._not_meant(words, run=run, args=args):
+            ctx.fail(wrong)
+        return ["chat", *options, "--", *words]
+
     def _is_of_chat(self, word: str, *, ctx: click.Context) -> bool:
-        if word.partition("=")[0] in PROMPT_OPTIONS or word[:2] in PROMPT_OPTIONS:
-            return True
-        if not word.startswith("-") or word in ("-h", "--help", "-V", "--version"):
+        if not word.startswith("-"):
             return False
         chat = self.get_command(ctx, "chat")
         assert chat is not None
@@ -180,26 +180,25 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0] if args else ""
-        if args and name not in COMMANDS and not name.startswith("-"):
-            ctx.fail(self._no_command(args, ctx=ctx))
         from turnwise.terminal.last_line import told_if_interrupted
 
         with told_if_interrupted(args):
             return super().resolve_command(ctx, args)
 
-    def _no_command(self, args: list[str], *, ctx: click.Context) -> str:
-        """The message for a word that is not a command: it is misspelt, or the first word of a prompt."""
-
-        run = self.get_command(ctx, "run")
-        assert run is not None
-        word = args[0]
+    def _not_meant(self, words: list[str], *, run: click.Command, args: list[str]) -> str:
+        """Why the words are sent to nobody; empty: they are a prompt. A single word may be a misspelt command. Several want
+        quotes: a shell has taken `*` and `'` from them, and a mistyped command with its words would be paid for."""
+        word, *more = words
+        if not is_text("".join(words)):
+            return NO_TEXT
         slips = [name for name in COMMANDS if sorted(name) == sorted(word)]
-        if near := slips or difflib.get_close_matches(word, COMMANDS, n=1, cutoff=ALIKE):
-            return f"no command `{word}`; did you mean `{near[0]}`?"
-        near = [] if args[1:] else difflib.get_close_matches(word, COMMANDS, n=1)
-        meant = f"did you mean `{near[0]}`? Or, " if near else ""
-        return f"no command `{word}`; {meant}{hint(run, args)}"
+        slips += difflib.get_close_matches(word, COMMANDS, n=1, cutoff=ALIKE if more else 0.6)
+        if near := (ELSEWHERE.get(word) or next(iter(slips), "")) if " " not in word else "":
+            other = "" if more else f" If it is a prompt: turnwise -p {clean(quoted(word))}"
+            return f"no command `{clean(word)}`; did you mean `{near}`?{other}"
+        if words == ["-"]:
+            return "`-` is what is piped in: `turnwise -p -` takes it as the prompt"
+        return f"no command `{clean(word)}`; put a prompt in quotes: {prompt_line(run, args)}" if more else ""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -169,6 +169,8 @@ def show_rows(rows: "Sequence[IncidentRow]") -> None:
             table.add_row(
                 Text(f"{mark} {loop}", style=colour), Text(said), str(outcome.requests), f"{outcome.tokens:,}"
             )
+        if row.why_more:
+            table.add_row("", Text(row.why_more, style="dim"), "", "")
         table.add_section()
     console = Console()
     # Without a terminal, COLUMNS gives the width.

@@ -22,12 +22,13 @@ from turnwise.journal.prices import Prices, prices_of_layers
 from turnwise.rules.pricing import PriceRow
 from turnwise.rules.prompt_room import ModelLimits
 from turnwise.settings.catalogue import LimitRow, ModelEnd, builtin_catalogue, find_end, find_limits
+from turnwise.settings.kept_keys import kept_keys
 from turnwise.settings.settings import FILE, RunSettings, read_layers
 from turnwise.terminal.failures import FAILED, complain, write_ascii_json
 from turnwise.terminal.rows import say
 from turnwise.terminal.usage import Column, fitting, lines_of_table, width_of
 from turnwise.wire.model_lists import OfferedModel
-from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.wire.profiles import Profile, builtin_profiles, key_owner
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,6 +237,7 @@ def _provider_told(profile: Profile) -> dict[str, object]:
             "variables": profile.api_key_env,
             "required": profile.key_required,
             "set": [name for name in profile.api_key_env if os.environ.get(name, "").strip()],
+            "stored": _stored(profile),
         },
     }
 
@@ -261,10 +263,17 @@ def provider_lines(*, width: int) -> Iterator[str]:
     return lines_of_table(name, fitting(name, columns, width=width), width=width, stream=sys.stdout)
 
 
+def _stored(profile: Profile) -> bool:
+    """Whether a key for it is stored. Raises CallerError."""
+    return key_owner(profile).name in kept_keys(os.environ)
+
+
 def _key_said(profile: Profile) -> str:
     found = next((name for name in profile.api_key_env if os.environ.get(name, "").strip()), None)
     if found:
         return f"{found} is set"
+    if _stored(profile):
+        return "stored"
     if not profile.key_required:
         return "none needed"
     return f"set {profile.api_key_env[0]}" if profile.api_key_env else "give --api-key-env"

@@ -20,7 +20,6 @@ from turnwise.terminal.command_options import (
 )
 from turnwise.terminal.exit_codes import EXIT_CODES, REPLAY_DIFFERS
 from turnwise.terminal.failures import as_one_line
-from turnwise.terminal.group import TakesPrompts
 from turnwise.terminal.last_line import (
     EndsWithLine,
     write_no_replay,
@@ -41,8 +40,10 @@ Examples:
   turnwise run --continue "and now add a test"
   turnwise run --continue --approve call_1@3f9a0c27be51
   turnwise run --json "list the files" | tail -1
+  turnwise -p "what does this project do?"
 
-`@FILE` in the PROMPT puts that file in. --json: the events and the keys of the result are in docs/cli.md, "JSON lines".
+`turnwise -p` is `turnwise run`; so are `--print` and `--prompt`. `@FILE` in the PROMPT puts that file in. --json: the events and
+the keys of the result are in docs/cli.md, "JSON lines".
 
 \b
 Exit codes:
@@ -53,11 +54,7 @@ approval are denied, and the result lists them in `denied`. Press Ctrl-C once to
 once."""
 
 
-class RunCommand(EndsWithLine, TakesPrompts):
-    """The command `run`."""
-
-
-@click.command(cls=RunCommand, ends_with=write_no_result, epilog=RUN_EPILOG)
+@click.command(cls=EndsWithLine, ends_with=write_no_result, epilog=RUN_EPILOG)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @shared_options
 @click.option("-n", "--no-stdin", is_flag=True, help="Leave standard input alone, as `ssh -n` does.")
@@ -106,24 +103,27 @@ def run_command(
 CHAT_EPILOG = """\b
 Examples:
   turnwise -m anthropic:claude-sonnet-5
+  turnwise "fix the failing test"
   turnwise --continue
   turnwise chat --allow write --network
   turnwise chat -m openai_chat:my-model --base-url http://127.0.0.1:8000/v1
 
-`turnwise` alone is `turnwise chat`. Inside: /help."""
+`turnwise` alone is `turnwise chat`, and `turnwise "PROMPT"` is `turnwise chat "PROMPT"`. Inside: /help. `turnwise -p "PROMPT"`
+prints the answer and ends: that is `turnwise run`."""
 
 
-@click.command(cls=TakesPrompts, epilog=CHAT_EPILOG)
+@click.command(epilog=CHAT_EPILOG)
+@click.argument("words", metavar="[PROMPT]", nargs=-1)
 @shared_options
-def chat_command(**given: Unpack[Given]) -> None:
-    """Talk with a model that works in this folder, at a terminal: prompt after prompt, with history.
+def chat_command(words: tuple[str, ...], **given: Unpack[Given]) -> None:
+    """Talk with a model that works in this folder, at a terminal: prompt after prompt, with history. PROMPT is the first one.
 
     It may read inside the folder; turnwise asks you before it writes files or runs commands, or use --allow.
     """
     with as_one_line():
         from turnwise.terminal.conversation import converse
 
-        converse(given)
+        converse(given, words=words)
 
 
 # `turnwise resume`: continue turns that a dead process has left. Only the options; the work is imported when it runs.

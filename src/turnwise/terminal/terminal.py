@@ -161,11 +161,14 @@ class Terminal:
         takes_paste: bool = True,
         gives_way: bool = False,
         completer: "Completer | None" = None,
+        hides: Callable[[str], bool] | None = None,
     ) -> str:
         """Read one line. `ticks`: the message is made again each second. `fresh`: keys from before the prompt do not count, nor
         keys that follow them without a pause, nor pasted text, unless it `takes_paste`. `gives_way`: the line is a draft, and an
-        ask comes before it. `completer`: completes with Tab. Raises PromptStopped, PromptLeft, PromptPutAside."""
+        ask comes before it. `completer`: completes with Tab. `hides`: stars stand for a text for which it says yes. Raises
+        PromptStopped, PromptLeft, PromptPutAside."""
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.filters import Condition
 
         input, output = self._ends()
         session: PromptSession[str] = PromptSession(
@@ -176,6 +179,7 @@ class Terminal:
             complete_while_typing=False,
             key_bindings=question_keys(),
             refresh_interval=1.0 if ticks else 0,
+            is_password=False if hides is None else Condition(lambda: hides(session.default_buffer.text)),
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
         )

@@ -155,7 +155,6 @@ SIGTERM and Ctrl-C hand over the turns that run. Exit codes:
     "--lease",
     "lease_s",
     type=FiniteRange(1, LONGEST_LEASE_S),
-    default=30.0,
     metavar="S",
     help="Seconds after which the turns of a worker that does not answer go to another one. [default: 30]",
 )
@@ -182,17 +181,21 @@ def worker_command(
     offers: tuple[str, ...],
     models: tuple[str, ...],
     allow_instructions: bool,
-    lease_s: float,
+    lease_s: float | None,
     grace_s: float,
     metrics: tuple[str, int] | None,
     engine: EngineOptions,
     as_json: bool,
 ) -> None:
     """Run the turns that wait in a database, with the agents named here."""
+    if engine.engine == "temporal":
+        refuse_for_engine(
+            offers=offers, allow_model=models, allow_instructions=allow_instructions, metrics=metrics, lease=lease_s
+        )
     with as_one_line():
         dsn = checked_dsn(database)
         require_extras("postgres", *(["temporal"] if engine.engine == "temporal" else []))
-        from turnwise.workers.worker import Worker, WorkerAllows, WorkerEvent
+        from turnwise.workers.worker import LEASE_S, Worker, WorkerAllows, WorkerEvent
 
         def line_of(event: WorkerEvent) -> str:
             if as_json:
@@ -208,9 +211,6 @@ def worker_command(
 
         async def work() -> None:
             if engine.engine == "temporal":
-                refuse_for_engine(
-                    offers=offers, allow_model=models, allow_instructions=allow_instructions, metrics=metrics
-                )
                 await work_on_engine(engine, dsn=dsn, agents=found, concurrency=concurrency, grace_s=grace_s, tell=tell)
                 return
             worker = Worker(
@@ -219,7 +219,7 @@ def worker_command(
                 concurrency=concurrency,
                 offers=offers,
                 allows=WorkerAllows(models=models, instructions=allow_instructions),
-                lease_s=lease_s,
+                lease_s=lease_s or LEASE_S,
                 grace_s=grace_s,
                 tell=tell,
             )

@@ -66,6 +66,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     chat_row: str = ""  # the row of the same address that speaks Chat Completions, if a gateway chooses between both
     base_url: str | None = None  # None: the user has to give one
     api_key_env: tuple[str, ...] = ()  # looked at in order
+    key_begins: tuple[str, ...] = ()  # beginnings by which its keys are known from all others
     key_required: bool = True
     auth: Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "none"] = "bearer"
     headers: dict[str, str] = {}
@@ -225,6 +226,42 @@ def profile_at(base_url: str) -> Profile | None:
     if not found and (host := _public_host(address)):
         found = [profile for profile in placed if _host_pattern(profile.base_url or "").fullmatch(host)]
     return min(found, key=lambda profile: len(profile.name), default=None)
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of an address, all of them (`https://api.openai.com:443`). Empty: it is no such address, or a
+    template without a host of its own."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        return ""
+    host = parts.hostname or ""
+    if port is None or not host or "{" in host:
+        return ""
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def key_owner(profile: Profile) -> Profile:
+    """The row by whose name a key is kept: of those that share a provider's variable and its scheme, host and port, the plain
+    one."""
+    origin, names = origin_of(profile.base_url or ""), set(profile.api_key_env)
+    rows = builtin_profiles()
+    if not origin or rows.get(profile.name) != profile:
+        return profile
+    same = [one for one in rows.values() if names & {*one.api_key_env} and origin_of(one.base_url or "") == origin]
+    return min(same, key=lambda one: (not one.key_required, len(one.name)), default=profile)
+
+
+def owner_by_key(key: str) -> Profile | None:
+    """The provider whose keys begin like this one; None: nobody's do, or those of several."""
+    found = [
+        (len(begin), one) for one in builtin_profiles().values() for begin in one.key_begins if key.startswith(begin)
+    ]
+    return max(found, key=lambda one: one[0])[1] if found else None
 
 
 def _public_host(address: str) -> str:

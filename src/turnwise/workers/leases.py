@@ -142,7 +142,7 @@ class Leases:
     def _check_loop(self) -> None:
         silent_s = lease_clock() - self._beat_s
         if silent_s > self._silent_s:
-            raise TimeoutError(f"the event loop has not run for {silent_s:.0f} s: its leases are not renewed")
+            raise TimeoutError(f"the event loop does not run: it said nothing for {silent_s:.0f} s")
 
     def _tell_trouble(self, error: Exception) -> None:
         """Tell a trouble once, until it is over. The text of a foreign exception is not shown, because it may hold a secret."""

@@ -27,19 +27,24 @@ HELP = {
 
 
 def metrics_text(totals: QueueTotals) -> str:
-    """The gauges in Prometheus' text format. Agents beyond the first MOST_AGENTS share one label. An agent of a worker has a
-    depth even if no turn names it."""
-    depth = {**dict.fromkeys([name for worker in totals.workers for name in worker.agents], 0), **totals.depth}
-    named = set(sorted(depth, key=lambda name: -depth[name])[:MOST_AGENTS])
+    """The gauges in Prometheus' text format. Agents beyond the first MOST_AGENTS share one label; those of workers come first.
+    An agent of a worker has a depth even if no turn names it."""
+    served = {name for worker in totals.workers for name in worker.agents}
+    depth = {**dict.fromkeys(served, 0), **totals.depth}
+    named = set(sorted(depth, key=lambda name: (name not in served, -depth[name]))[:MOST_AGENTS])
+
+    def label_of(agent: str) -> str:
+        return agent[:LONGEST_LABEL] if agent in named else OTHER
+
     turns: dict[tuple[str, ...], float] = {}
     oldest: dict[tuple[str, ...], float] = {}
     of_agent: dict[tuple[str, ...], float] = {}
     for one in totals.turns:
-        labels = (one.agent if one.agent in named else OTHER, one.state)
+        labels = (label_of(one.agent), one.state)
         turns[labels] = turns.get(labels, 0) + one.turns
         oldest[labels] = max(oldest.get(labels, 0.0), one.oldest_s)
     for agent, count in depth.items():
-        labels = (agent if agent in named else OTHER,)
+        labels = (label_of(agent),)
         of_agent[labels] = of_agent.get(labels, 0) + count
     lines: list[str] = []
     values: tuple[Mapping[tuple[str, ...], float], ...] = (turns, oldest, of_agent, {(): len(totals.workers)})
@@ -50,7 +55,7 @@ def metrics_text(totals: QueueTotals) -> str:
 
 
 def _labels(labels: tuple[str, ...]) -> str:
-    said = [text[:LONGEST_LABEL].replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for text in labels]
+    said = [text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for text in labels]
     pairs = [f'{name}="{text}"' for name, text in zip(("agent", "state"), said, strict=False)]
     return f"{{{','.join(pairs)}}}" if pairs else ""
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from turnwise.agent.agent import Agent, inside
+from turnwise.agent.resume_lookup import asks_in
 from turnwise.agent.run_setup import TypedRunOptions
 from turnwise.agent.runs import Run
 from turnwise.base.threads import run_to_end
@@ -33,9 +34,18 @@ from turnwise.errors import (
 from turnwise.journal.journal import Journal
 from turnwise.journal.turn_keys import KeyedTurn
 from turnwise.running.approvals import leave_for_later
-from turnwise.turn.config import Approval
+from turnwise.turn.config import Approval, OneAsk
 from turnwise.vocab import StopReason
-from turnwise.workers.temporal_sessions import HEARTBEAT_S, LEG, TASK_QUEUE, LegEnd, LegOrder, SessionWorkflow
+from turnwise.workers.temporal_sessions import (
+    HEARTBEAT_S,
+    LEG,
+    TASK_QUEUE,
+    LegEnd,
+    LegOrder,
+    SessionWorkflow,
+    last_leg,
+    leg_key,
+)
 from turnwise.workers.worker import CONCURRENCY, GRACE_S, Happening, WorkerEvent, check_agents
 
 from temporalio import activity  # isort: skip (the module above says what to install where it is missing)
@@ -50,7 +60,6 @@ STICKY = timedelta(seconds=1)  # how long a session waits for a worker that is g
 POLLS = PollerBehaviorSimpleMaximum(2)
 SETTLE_S = 5.0  # for a turn that is handed over
 LOOPS = 4
-ANSWERED_AS = "{}:answer-{}"  # the key of the turn that answers the asks of another one
 
 
 class _TurnLoop:
@@ -142,17 +151,21 @@ class _Legs:
         order, turn = leg.order, leg.order.turn
         number = order.number
         try:
-            number, found = await self._journal.beside(partial(self._place, leg))
-            if order.cancels and (found is None or found.state == "accepted"):
+            number, found, asks = await self._journal.beside(partial(self._place, leg))
+            agent = self._agents.get(turn.agent)
+            is_unknown, has_begun = found is None and not asks, found is not None and found.state != "accepted"
+            if order.cancels and (is_unknown or (agent is None and not has_begun)):
                 return LegEnd(number, StopReason.CANCELLED.value)
-            if (agent := self._agents.get(turn.agent)) is None:
+            if agent is None:
                 raise _try_again(f"this worker has no agent `{turn.agent}`")
-            key = _key(turn.key, number)
+            key = leg_key(turn.key, number)
             options: TypedRunOptions = {"session": order.session, "key": key, "journal": self._journal}
             if inside(agent).lacks_approver():
                 options["safety"] = {"approver": leave_for_later}  # a person's answer is waited for without a process
-            if order.answers and number == order.number:
-                options["approvals"] = msgspec.json.decode(order.answers, type=tuple[Approval, ...])
+            if asks:
+                options["approvals"] = [Approval(call_id=ask.call.id, verdict="deny", by="program") for ask in asks]
+            elif order.answers and number == order.number and not order.cancels:
+                options["approvals"] = _approvals_in(order.answers)
             if leg.is_again:
                 options["wait"] = turn.heartbeat_s  # for a process of this machine that works: it may freeze meanwhile
             self._say("resumed" if leg.is_again else "claimed", order)
@@ -160,6 +173,10 @@ class _Legs:
             if result.stop_reason is StopReason.JOURNAL_FAILED:
                 raise _try_again("the journal failed")
             end = LegEnd(number, result.stop_reason.value)
+            if result.stop_reason is StopReason.WAITING and not await self._journal.beside(
+                lambda: self._is_last(order.session, key)
+            ):
+                end = LegEnd(number, "dropped", "the session has continued without it")
         except asyncio.CancelledError:
             self._say("handed_over", order)
             raise _try_again("the turn is handed over") from None
@@ -176,21 +193,26 @@ class _Legs:
         self._say("ended", order, text=end.problem or end.state)
         return end
 
-    def _place(self, leg: _Leg) -> tuple[int, KeyedTurn | None]:
-        """The leg at which the turn stands, which is a later one if the engine has forgotten some, and what the journal has of
-        it. The engine gives a leg out again only if it has given up the process before, so the turn is taken from its process.
-        So is a turn that is cancelled."""
+    def _place(self, leg: _Leg) -> tuple[int, KeyedTurn | None, tuple[OneAsk, ...]]:
+        """The leg at which the turn stands, which is a later one if the engine has forgotten some, what the journal has of it,
+        and the asks that a cancel denies. The engine gives a leg out again only if it has given up the process before, so the
+        turn is taken from its process. So is a turn that is cancelled."""
         order, turn, journal = leg.order, leg.order.turn, self._journal
         if turn.prompt:
             journal.accept(order.session, turn.key, turn.prompt)
-        number = order.number
-        while journal.find_key(order.session, _key(turn.key, number + 1)) is not None:
-            number += 1
-        found = journal.find_key(order.session, _key(turn.key, number))
+        number = last_leg(journal, order.session, turn.key, first=0 if order.cancels else order.number)
+        key = leg_key(turn.key, number)
+        found = journal.find_key(order.session, key)
+        is_waiting = found is not None and found.stop_reason is StopReason.WAITING
+        if order.cancels and is_waiting and self._is_last(order.session, key):
+            return number + 1, None, asks_in(journal, order.session)
         if found is not None and found.state == "running" and (order.cancels or leg.is_again):
             with contextlib.suppress(SessionBusy):  # it lives, and works: its result is ours, too
                 journal.take_over(order.session)
-        return number, found
+        return number, found, ()
+
+    def _is_last(self, session: str, key: str) -> bool:
+        return self._journal.find_session(session).turns[-1].key == key
 
     def _say(self, happening: Happening, order: LegOrder, *, text: str = "") -> None:
         self._tell(WorkerEvent(happening=happening, session=order.session, agent=order.turn.agent, text=text))
@@ -201,8 +223,11 @@ def _try_again(why: str) -> ApplicationError:
     return ApplicationError(why, type="TurnGoesOn", category=ApplicationErrorCategory.BENIGN)
 
 
-def _key(key: str, number: int) -> str:
-    return ANSWERED_AS.format(key, number) if number else key
+def _approvals_in(text: str) -> tuple[Approval, ...]:
+    try:
+        return msgspec.json.decode(text, type=tuple[Approval, ...])
+    except msgspec.DecodeError:
+        raise CallerError("the answer has a form that this worker does not know") from None
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ person. It begins, continues or reads the turn by its key, so a leg that runs tw
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -19,38 +19,45 @@ from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
 from turnwise.journal.session_rows import NO_LABELS, Labels
 from turnwise.journal.turn_keys import check_new_id
-from turnwise.turn.config import Approval
+from turnwise.turn.config import Approval, TurnResult
 from turnwise.vocab import StopReason
 
 require_extras("temporal")
 
 from temporalio import workflow  # noqa: E402
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest  # noqa: E402
 from temporalio.client import Client  # noqa: E402
 from temporalio.common import Priority, RetryPolicy  # noqa: E402
 from temporalio.envconfig import ClientConfig  # noqa: E402
 from temporalio.exceptions import ActivityError, CancelledError  # noqa: E402
+from temporalio.runtime import Runtime  # noqa: E402
+from temporalio.service import RPCError  # noqa: E402
 
 TASK_QUEUE = "turnwise"
+SECRET_VARIABLES = ("TEMPORAL_API_KEY", "TEMPORAL_TLS_CLIENT_KEY_DATA", "TEMPORAL_CODEC_AUTH", "TEMPORAL_GRPC_META_")
 LEG = "turnwise_leg"
 HEARTBEAT_S = 30.0  # at 3 to 5 s, the engine gave up a third of the turns of busy workers
 LONGEST_S = 24 * 3600.0  # of one leg: an activity needs a limit
-AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
+AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=4))  # after the heartbeat
 TASK = timedelta(
     seconds=5
 )  # of the workflow, which takes milliseconds: after it, another worker than a frozen one gets it
 LONGEST_KEY = 110  # a leg after an answer has a longer one
+ANSWERED_AS = "{}:answer-{}"  # the key of the turn that answers the asks of another one
 
 
 @dataclass(frozen=True)
 class EngineTurn:
     """A turn of a session: its key, and the agent that runs it. With a `prompt`, the first leg keeps it in the journal; a
-    schedule needs that. Without heartbeats for `heartbeat_s` seconds, the engine gives the turn to another worker."""
+    schedule needs that. Without heartbeats for `heartbeat_s` seconds, the engine gives the turn to another worker. A turn that is
+    `cancelled` ends without having begun."""
 
     agent: str
     key: str
     prompt: str = ""
     heartbeat_s: float = HEARTBEAT_S
     longest_s: float = LONGEST_S
+    cancelled: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ class LegOrder:
 
 @dataclass(frozen=True)
 class LegEnd:
-    """How leg `number` ended: a stop reason, `refused` or `failed`."""
+    """How leg `number` ended: a stop reason, `refused`, `failed`, or `dropped` (the session has continued without it)."""
 
     number: int
     state: str
@@ -102,25 +109,32 @@ class SessionWorkflow:
                 workflow.continue_as_new(self._queue)
             await self._work(self._queue.pop(0))
             if _is_cancelled_by_engine():  # the session's other turns do not begin
-                raise asyncio.CancelledError
+                self.cancel("")
+        if _is_cancelled_by_engine():
+            raise asyncio.CancelledError
         return self._status
 
+    # An argument that is missing would stop the session for ever: so each signal has defaults that do nothing.
+
     @workflow.signal
-    def submit(self, turn: EngineTurn) -> None:
+    def submit(self, turn: EngineTurn | None = None) -> None:
         """Put the turn behind the others, unless it is among them."""
-        if turn.key not in self._open_keys():
+        if turn is not None and turn.key not in self._open_keys():
             self._queue.append(turn)
 
     @workflow.signal
-    def answer(self, key: str, approvals: str) -> None:
+    def answer(self, key: str = "", approvals: str = "") -> None:
         """Answer what the turn asks, or will ask."""
-        if key == self._status.key:
+        if approvals and key == self._status.key:
             self._answers.append(approvals)
 
     @workflow.signal
-    def cancel(self, key: str) -> None:
-        """End this turn; without a key, all turns of the session."""
-        self._queue = [turn for turn in self._queue if key and turn.key != key]
+    def cancel(self, key: str | None = None) -> None:
+        """End this turn; with an empty key, all turns of the session. A turn that waits ends when it would begin, so that the
+        journal hears of it."""
+        if key is None:
+            return
+        self._queue = [replace(turn, cancelled=turn.cancelled or key in ("", turn.key)) for turn in self._queue]
         if key in ("", self._status.key):
             self._cancels = True
             if self._leg is not None:
@@ -136,17 +150,21 @@ class SessionWorkflow:
         return current + [turn.key for turn in self._queue]
 
     async def _work(self, turn: EngineTurn) -> None:
-        self._status, self._answers, self._cancels = EngineStatus(turn.key, "running"), [], False
-        end = await self._run_leg(LegOrder(workflow.info().workflow_id, turn))
+        session = workflow.info().workflow_id
+        self._status, self._answers, self._cancels = EngineStatus(turn.key, "running"), [], turn.cancelled
+        end = await self._run_leg(LegOrder(session, turn, cancels=turn.cancelled))
         while end.state == StopReason.WAITING.value:
             self._status = EngineStatus(turn.key, end.state, end.problem)
-            await workflow.wait_condition(lambda: bool(self._answers) or self._cancels)
+            try:
+                await workflow.wait_condition(lambda: bool(self._answers) or self._cancels)
+            except asyncio.CancelledError:
+                self._cancels = True
             if self._cancels:
-                end = LegEnd(end.number, StopReason.CANCELLED.value)
+                end = await self._run_leg(LegOrder(session, turn, end.number, cancels=True))
                 break
             self._status = EngineStatus(turn.key, "running")
             answers, number = self._answers.pop(0), end.number + 1
-            end = await self._run_leg(LegOrder(workflow.info().workflow_id, turn, number, answers))
+            end = await self._run_leg(LegOrder(session, turn, number, answers))
             if end.state == "refused":  # wrong answers change nothing
                 end = LegEnd(number - 1, StopReason.WAITING.value, end.problem)
         self._leg = None
@@ -157,8 +175,8 @@ class SessionWorkflow:
             LEG,
             order,
             result_type=LegEnd,
-            heartbeat_timeout=timedelta(seconds=order.turn.heartbeat_s),
-            start_to_close_timeout=timedelta(seconds=order.turn.longest_s),
+            heartbeat_timeout=_as_time(order.turn.heartbeat_s),
+            start_to_close_timeout=_as_time(order.turn.longest_s),
             retry_policy=AGAIN,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=order.turn.key,
@@ -174,22 +192,46 @@ class SessionWorkflow:
         return await self._run_leg(LegOrder(order.session, order.turn, order.number, order.answers, cancels=True))
 
 
+def _as_time(seconds: float) -> timedelta:
+    """Within what the engine takes: a time that it refuses would stop the session for ever."""
+    return timedelta(seconds=min(LONGEST_S, max(1.0, seconds)))
+
+
 def _is_cancelled_by_engine() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-async def connect_engine(*, address: str | None = None, namespace: str | None = None) -> Client:
+async def connect_engine(
+    *, address: str | None = None, namespace: str | None = None, runtime: Runtime | None = None
+) -> Client:
     """By Temporal's own variables and file (`TEMPORAL_ADDRESS`, `TEMPORAL_API_KEY`, TLS), and what is given over them. Raises
-    ConnectionError."""
-    found: dict[str, Any] = {"target_host": "localhost:7233", **ClientConfig.load_client_connect_config()}
-    found |= {"target_host": address} if address else {}
-    found |= {"namespace": namespace} if namespace else {}
-    os.environ.pop("TEMPORAL_API_KEY", None)  # programs that tools start do not inherit it
+    ConnectionError, and CallerError for settings of a wrong form."""
     try:
-        return await Client.connect(**found)
-    except RuntimeError as error:
+        found: dict[str, Any] = {"target_host": "localhost:7233", **ClientConfig.load_client_connect_config()}
+        found |= {"target_host": address} if address else {}
+        found |= {"namespace": namespace} if namespace else {}
+        client = await Client.connect(**found, runtime=runtime)
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except (RuntimeError, RPCError) as error:
         raise ConnectionError(f"Temporal cannot be reached: {error}") from None
+    except (OSError, ValueError) as error:
+        raise CallerError(f"the settings of Temporal cannot be used: {error}") from None
+    for name in [one for one in os.environ if one.startswith(SECRET_VARIABLES)]:
+        del os.environ[name]  # programs that tools start do not inherit it
+    return client
+
+
+def leg_key(key: str, number: int) -> str:
+    """The journal's key of this leg."""
+    return ANSWERED_AS.format(key, number) if number else key
+
+
+def last_leg(journal: Journal, session: str, key: str, *, first: int = 0) -> int:
+    """The last leg of the turn that has begun, from leg `first` on."""
+    while journal.find_key(session, leg_key(key, first + 1)) is not None:
+        first += 1
+    return first
 
 
 class TemporalTurns:
@@ -241,3 +283,9 @@ class TemporalTurns:
     async def status(self, session: str) -> EngineStatus:
         """What the session does. A worker must live to say so."""
         return await self._client.get_workflow_handle(session).query(SessionWorkflow.status)
+
+    async def result(self, session: str, key: str) -> TurnResult | None:
+        """How the turn ended, also if it was continued after answers. None: it has not begun, or it goes on. Needs no worker.
+        Raises CallerError if the session has no turn of that key."""
+        journal = self._journal
+        return await journal.beside(lambda: journal.result(session, leg_key(key, last_leg(journal, session, key))))

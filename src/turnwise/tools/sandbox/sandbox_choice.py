@@ -317,13 +317,15 @@ def _home(env: Mapping[str, str]) -> Path | None:
 
 
 def _own_folders(env: Mapping[str, str]) -> Iterable[Path]:
-    """Where turnwise's journal and configuration lie (XDG Base Directory Specification, TURNWISE_STATE_DIR)."""
+    """Where turnwise's journal, stored keys and configuration lie (XDG Base Directory Specification, TURNWISE_STATE_DIR)."""
     for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         if env.get(name, "").startswith("/"):
             yield Path(env[name]) / "turnwise"
     state = env.get("TURNWISE_STATE_DIR")
     if state:
-        yield from (Path(state).expanduser() / f"journal.db{end}" for end in ("", "-wal", "-shm"))
+        yield from (
+            Path(state).expanduser() / name for name in ("journal.db", "journal.db-wal", "journal.db-shm", "keys")
+        )
 
 
 def secret_paths(*, home: Path | None, own: Iterable[Path] = ()) -> tuple[Path, ...]:
