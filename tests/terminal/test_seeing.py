@@ -223,7 +223,7 @@ def test_a_session_shows_its_plan_again_and_calls_who_is_away(folder: Path) -> N
         assert "+    1 one\n  +    2 two" in emulator.text
         with at_terminal("--continue", cwd=folder, columns=60) as person:
             person.sees("▸ Change it")
-            person.sees("> ")
+            person.sees("\n>")
             person.types("\x1b[O")  # the window loses the focus
             person.types("more")
             person.sees("more")
@@ -245,7 +245,7 @@ def test_nothing_rings_where_it_was_not_asked_for(args: tuple[str, ...], folder:
         person.types("Go." + ENTER)
         person.sees("Half of it is done.")
         person.sees("session")
-        person.sees("> ")
+        person.sees(">")
         person.types(CTRL_D)
         person.leaves_by(0)
     assert not re.search(r"\x07|\x1b\]|1004", person.raw)
