@@ -12,7 +12,9 @@ failure of the hook. A project's file brings no hooks: they are programs, and a 
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
@@ -35,12 +37,21 @@ from turnwise.running.hooks import (
 )
 from turnwise.settings.catalogue import with_near_field
 from turnwise.settings.settings import Layer
+from turnwise.tools.sandbox import Wrapped
 from turnwise.wire.json_fields import UNREADABLE
 
 DENIED = 2
 MAX_OUTPUT_BYTES = 1024 * 1024
 MAX_SAID_CHARACTERS = 2000
 LONGEST_S = 3600.0  # the turn has the deadline; this only has to end
+
+
+Confined = Callable[[Sequence[str], bytes], Wrapped | None]
+"""What to start instead of a hook's command with this input; None: the command itself. Raises ToolFault."""
+
+
+def _as_it_is(_command: Sequence[str], _given: bytes) -> None:
+    return None
 
 
 class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,8 +68,11 @@ class _Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     result: object = msgspec.UNSET
 
 
-def read_hooks(layers: Sequence[Layer], *, folder: Path, env: Mapping[str, str]) -> list[Hook]:
-    """The hooks of the user's file; they run in `folder` with this environment. Raises CallerError with file and key."""
+def read_hooks(
+    layers: Sequence[Layer], *, folder: Path, env: Mapping[str, str], confined: Confined = _as_it_is
+) -> list[Hook]:
+    """The hooks of the user's file; they run in `folder` with this environment. `confined` gives what is started for one in
+    plan mode. Raises CallerError with file and key."""
     found: list[Hook] = []
     for layer in layers:
         rows = layer.table.get("hooks")
@@ -73,7 +87,7 @@ def read_hooks(layers: Sequence[Layer], *, folder: Path, env: Mapping[str, str])
             raise CallerError(f"{layer.named('hooks')}: write each hook as a table of its own, `[[hooks]]`")
         for number, row in enumerate(cast("list[object]", rows), 1):
             try:
-                found.append(_hook(msgspec.convert(row, _Row), folder=folder, env=env))
+                found.append(_hook(msgspec.convert(row, _Row), folder=folder, env=env, confined=confined))
             except msgspec.ValidationError as error:
                 why = with_near_field(error, rows=(_Row,))
                 raise CallerError(
@@ -82,16 +96,18 @@ def read_hooks(layers: Sequence[Layer], *, folder: Path, env: Mapping[str, str])
     return found
 
 
-def _hook(row: _Row, *, folder: Path, env: Mapping[str, str]) -> Hook:
+def _hook(row: _Row, *, folder: Path, env: Mapping[str, str], confined: Confined) -> Hook:
     name = row.name or Path(row.command[0]).name
 
     async def call(looks: Looks) -> Says:
-        return await _call(row, name=name, looks=looks, folder=folder, env=env)
+        return await _call(row, name=name, looks=looks, folder=folder, env=env, confined=confined)
 
     return Hook(point=row.point, function=call, name=name, tools=row.tools, timeout_s=row.timeout_s)
 
 
-async def _call(row: _Row, *, name: str, looks: Looks, folder: Path, env: Mapping[str, str]) -> Says:
+async def _call(
+    row: _Row, *, name: str, looks: Looks, folder: Path, env: Mapping[str, str], confined: Confined
+) -> Says:
     output: list[bytes] = []
     size = 0
 
@@ -102,10 +118,24 @@ async def _call(row: _Row, *, name: str, looks: Looks, folder: Path, env: Mappin
             output.append(piece)
 
     given = msgspec.json.encode({"point": row.point, **_shown(looks)})
+    run = functools.partial(run_group, cwd=folder, timeout_s=LONGEST_S, on_output=keep)
+    wrapped = confined(row.command, given)
     try:
-        code = await run_group(row.command, cwd=folder, env=env, timeout_s=LONGEST_S, on_output=keep, given=given)
+        if wrapped is None:
+            code = await run(row.command, env=env, given=given)
+        else:
+            code = await run(
+                wrapped.argv,
+                env=wrapped.env,
+                descriptors=wrapped.descriptors,
+                layers=wrapped.layers,
+                watches=wrapped.watches,
+            )
     except OSError as error:
         raise ToolFault(f"`{name}` cannot be started: {error.strerror}") from error
+    finally:
+        for descriptor in () if wrapped is None else wrapped.descriptors:
+            os.close(descriptor)
     # `\xff` is no JSON: nothing is changed in silence.
     text = b"".join(output).decode("utf-8", "backslashreplace").strip()
     if code == DENIED:

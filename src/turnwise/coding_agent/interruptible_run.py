@@ -95,7 +95,7 @@ class Seeing:
             return True
         planned = [PlannedCall(call=call, arguments=call.arguments, timeout_s=0) for call in calls]
         facts = await place.inspect(planned) if planned else ()
-        bare = msgspec.structs.replace(place.policy, rules=(), attended=True)
+        bare = msgspec.structs.replace(place.policy, rules=(), attended=True, mode="ask")
         reading = [one for one in facts if judge_permission(one, policy=bare).kind == "allow"]
         return len(reading) < len(calls)
 

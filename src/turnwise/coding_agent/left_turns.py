@@ -10,11 +10,12 @@ from turnwise.agent.formatting import many
 from turnwise.agent.resume_lookup import LeftRun, goes_on, left_run
 from turnwise.base.clock import Clock
 from turnwise.coding_agent.asked_calls import call_names
+from turnwise.coding_agent.modes import SessionMode
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.permissions import allowed_rules, is_same_model
 from turnwise.coding_agent.run_servers import NO_SERVERS, RunServers, servers_in
 from turnwise.coding_agent.text import short_id
-from turnwise.coding_agent.workplace import Workplace, furnish
+from turnwise.coding_agent.workplace import FaceTerms, Workplace, furnish
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session, SessionRow
 from turnwise.running.resumption import STUCK, LeftTurn, left_turn
@@ -39,10 +40,17 @@ def find_left(journal: Journal, session: Session) -> LeftRun:
 
 
 def furnish_left(
-    found: LeftRun, *, given: Given, journal: Journal, clock: Clock, servers: RunServers = NO_SERVERS
+    found: LeftRun,
+    *,
+    given: Given,
+    journal: Journal,
+    clock: Clock,
+    servers: RunServers = NO_SERVERS,
+    mode: SessionMode | None = None,
 ) -> Workplace:
     """What the resumed turn works with: its own model, limits, rules and folder. Of the `given` options, only those apply that no
-    journal holds; `--allow` and `--ask-timeout` are its terms from now on. Raises CallerError."""
+    journal holds; `--allow` and `--ask-timeout` are its terms from now on. `mode` is that of a session at a face; the turn's own
+    mode holds where it is tighter. Raises CallerError."""
     config = found.left.config
     own = is_same_model(given["model"], last=config)
     options: Given = {
@@ -69,6 +77,7 @@ def furnish_left(
         output_type=schema,
         left=known,
         servers=servers_in(folder_of(config, row=found.session.row), servers=servers),
+        face=FaceTerms(mode=mode),
     )
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from turnwise.settings.options import RunSettings, rows_from
 
+MODES_AT_START = ("plan", "ask", "edits")  # a restart ends sandbox mode
 NAMES_A_MODEL = frozenset({"model", "base_url", "api_key_env"})
 
 
@@ -23,6 +24,7 @@ class Given(TypedDict):
     go_on: bool
     session: str | None
     system: str | None
+    mode: str | None
     allow: tuple[str, ...]
     ask_timeout: float | None
     no_sandbox: bool
@@ -43,6 +45,7 @@ NOTHING_GIVEN = Given(
     go_on=False,
     session=None,
     system=None,
+    mode=None,
     allow=(),
     ask_timeout=None,
     no_sandbox=False,

@@ -457,9 +457,11 @@ def opening_of(
     tells: bool,
     reads_agents_md: bool,
     instructions: FolderInstructions | None,
+    mode: Callable[[Sequence[Message]], Text | None],
 ) -> OpeningSource:
     """`tells`: where it works, at the session's first turn, and at later ones what has changed. `reads_agents_md`: AGENTS.md of
-    the folders below, beside the first file that is read there. `instructions` are those of the folder itself."""
+    the folders below, beside the first file that is read there. `instructions` are those of the folder itself. `mode` tells in
+    which mode the session is."""
     surroundings = _surroundings(shell, folder=folder, clock=clock) if tells else None
 
     async def opening(messages: Sequence[Message]) -> list[Text]:
@@ -468,6 +470,7 @@ def opening_of(
         notes = [
             None if surroundings is None else await surroundings.note(messages),
             None if instructions is None else await instructions.note(messages),
+            mode(messages),
         ]
         return [note for note in notes if note is not None]
 

@@ -23,6 +23,7 @@ from turnwise.base.unasked_files import LeftOut
 from turnwise.coding_agent.asked_calls import AskSurroundings, allow_hint
 from turnwise.coding_agent.choice import Choice, choose, key_variables
 from turnwise.coding_agent.hook_commands import read_hooks
+from turnwise.coding_agent.modes import SessionMode, first_mode, why_no_sandbox_mode
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.permissions import (
     allowed_rules,
@@ -51,13 +52,14 @@ from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session
 from turnwise.journal.prices import Prices, prices_of_layers
 from turnwise.rules.limits import Limit, MaxSteps
+from turnwise.rules.permission_facts import Mode, tightest
 from turnwise.rules.permissions import PermissionRule, Policy
 from turnwise.running.hooks import Hook
 from turnwise.running.run_context import Inspector
 from turnwise.running.tools import Tool
 from turnwise.settings.settings import Layer, RunSettings, read_layers, state_folder
 from turnwise.telemetry.telemetry import telemetry_of
-from turnwise.tools.sandbox import find_sandbox
+from turnwise.tools.sandbox import Wrapped, find_sandbox
 from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.changes import FileChanges, recover_changes
 from turnwise.tools.workspace.paths import WorkspacePaths
@@ -102,12 +104,13 @@ _QUESTION = ToolSpec(
 class FaceTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What a face brings of its own. `rules` come after those of the command line. `fit` gives what stands in place of a tool
     that works in the folder. `runs_commands`: the face runs them, without a sandbox. `allow_hint` tells the model how a person
-    allows what was denied, in place of the command line's words."""
+    allows what was denied, in place of the command line's words. `mode` is the session's, of a face that changes it."""
 
     rules: tuple[PermissionRule, ...] = ()
     fit: Callable[[Tool, WorkspacePaths], Tool] | None = None
     runs_commands: bool = False
     allow_hint: str = ""
+    mode: SessionMode | None = None
 
 
 class Workplace(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +132,7 @@ class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     ask_s: float
     bounds: WaitBounds
     reads_agents_md: bool
+    mode: SessionMode
 
     @property
     def around_asks(self) -> AskSurroundings:
@@ -171,12 +175,11 @@ def furnish(
     finished = recovered_changes(store)
     changes = FileChanges(store)
     workspace = WorkspacePaths(folder, changes=changes)
-    shell = Shell(
-        folder,
-        sandbox=find_sandbox(wanted="none") if given["no_sandbox"] or face.runs_commands else None,
-        network=given["network"],
-        hidden_env=key_variables(choice),
-    )
+    mode, mode_note = (face.mode, "") if face.mode is not None else first_mode(given["mode"], last=last)
+    shell = _shell_of(given, folder=folder, choice=choice, face=face, mode=mode)
+    mode.check()
+    ceiling = mode.chosen if left is None else tightest(policy.mode, mode.chosen)
+    policy = msgspec.structs.replace(policy, mode=ceiling, confines=shell.sandbox.confines)
     agents = _Agents(
         given=given,
         choice=choice,
@@ -189,7 +192,7 @@ def furnish(
         changes=changes,
         policy=policy,
         face=face,
-        hooks=read_hooks(layers, folder=folder, env=os.environ),
+        hooks=_hooks_in(layers, folder=folder, shell=shell, ceiling=ceiling, mode=mode),
         system=system,
         deadlines=deadlines,
         streams=streams,
@@ -206,10 +209,11 @@ def furnish(
             instructions=FolderInstructions(folder, began=began, before=before, changes=changes, kept=kept)
             if is_read
             else None,
+            mode=mode.note,
         ),
     )
     tools = [*agents.tools(workspace), plan_tool()]
-    inspect = shell.inspector(tools, clock=clock)
+    inspect = mode.stamped(shell.inspector(tools, clock=clock))
     return Workplace(
         folder=folder,
         agent=agents.root(tools, inspect=inspect),
@@ -227,12 +231,38 @@ def furnish(
             *_notes_of(agents_md, before, layers=layers, agents=agents),
             *finished,
             *servers.notes,
+            *([mode_note] if mode_note else []),
         ),
         commands_note=shell.said,
         ask_s=deadlines.ask_s,
         bounds=_bounds_of(choice.model, settings=settings, deadlines=deadlines, streams=streams),
         reads_agents_md=not given["no_agents_md"],
+        mode=mode,
     )
+
+
+def _shell_of(given: Given, *, folder: Path, choice: Choice, face: FaceTerms, mode: SessionMode) -> Shell:
+    """The commands of the run. The mode is told how they are kept in."""
+    shell = Shell(
+        folder,
+        sandbox=find_sandbox(wanted="none") if given["no_sandbox"] or face.runs_commands else None,
+        network=given["network"],
+        hidden_env=key_variables(choice),
+        lost=mode.lose,
+    )
+    mode.why_no_sandbox = lambda: why_no_sandbox_mode(shell, folder=folder, home=Path.home())
+    return shell
+
+
+def _hooks_in(
+    layers: Sequence[Layer], *, folder: Path, shell: Shell, ceiling: Mode, mode: SessionMode
+) -> Sequence[Hook]:
+    """In plan mode they find the folder read-only, as commands do."""
+
+    def confined(command: Sequence[str], given: bytes) -> Wrapped | None:
+        return shell.confined(command, env=os.environ, given=given) if tightest(ceiling, mode.now()) == "plan" else None
+
+    return read_hooks(layers, folder=folder, env=os.environ, confined=confined)
 
 
 def _began_with(agents_md: str | LeftOut | None, *, last: TurnConfig | None) -> str | None:

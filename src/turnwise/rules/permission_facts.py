@@ -4,11 +4,19 @@ Drivers find it out (`tools/shell_judge`), the journal keeps it, `rules/permissi
 """
 
 import re
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 Access = Literal["read", "write"]
+Mode = Literal["plan", "ask", "edits", "sandbox"]
+Keeps = Literal["", "folder", "guarded"]  # what a command finds read-only
+MODES: tuple[Mode, ...] = get_args(Mode)  # each allows more than the one before
+
+
+def tightest(*modes: Mode) -> Mode:
+    """The mode that allows least."""
+    return min(modes, key=MODES.index)
 
 
 class PathFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,7 +99,8 @@ class ShellFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call: its tool, the tool's effect (`none, read, write, execute`), the paths among its arguments and, for a shell,
     what it would run. `unknown` says why that was not found out, though it should have been; then it is asked about. `state`
-    stands for what the paths of a call that writes hold now: what it would change is a change of that."""
+    stands for what the paths of a call that writes hold now: what it would change is a change of that. `mode` is the mode that
+    held when the facts were found; a wider one of the policy does not count."""
 
     call_id: str
     tool: str
@@ -100,6 +109,7 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shell: ShellFacts | None = None
     unknown: str = ""
     state: str = ""
+    mode: Mode = "ask"
 
 
 # Variables before a command: which are known to be harmless, and which are known to change what runs.

@@ -26,10 +26,12 @@ from turnwise.rules.permission_facts import (
     Access,
     CallFacts,
     CommandFact,
+    Mode,
     PathFact,
     Word,
     is_doubtful,
     steers,
+    tightest,
 )
 from turnwise.rules.permission_paths import (
     Guard,
@@ -49,6 +51,10 @@ PermissionKind = Literal["allow", "ask", "deny"]
 # The private folder of commands as it is called on the machine: no other command and no person knows it by that name.
 _PRIVATE = re.compile(r"^/.*/turnwise-run-[a-z0-9_]{8}/tmp(?=/|$)")
 MAX_PATH_SHOWN = 1024  # the person who is asked must see where it leads
+PLAN_ONLY = (
+    "this session is in plan mode, in which nothing is changed: look at what you need, then write your plan as your answer; the "
+    "user decides whether it is carried out"
+)
 RANK: dict[PermissionKind, int] = {"allow": 0, "ask": 1, "deny": 2}
 RuleSource = Literal["default", "user", "project", "session", "command line"]
 
@@ -81,6 +87,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, meta
     - `unattended`: `deny`, `allow`, or `later`. With `later` a run without an approver ends as `waiting`, and a later run
       continues with the answers (`approvals=`).
     - `trusts_project`: whether rules of the project's own files may allow calls.
+    - `mode`: what runs unasked by default. `plan` refuses every change, whatever the rules say. `ask` is the usual mode. `edits`
+      and `sandbox` count only where the inspector of calls says so too.
+    - `confines`: whether commands can run with the folder read-only and without network. If not, `plan` refuses commands
+      that may do more than read.
     """
 
     rules: tuple[PermissionRule, ...] = ()
@@ -89,6 +99,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, meta
     attended: bool = False
     unattended: Literal["allow", "deny", "later"] = "deny"
     trusts_project: bool = False
+    mode: Mode = "ask"
+    confines: bool = False
 
 
 class PermissionVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,6 +115,8 @@ class PermissionVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 def judge_permission(facts: CallFacts, *, policy: Policy) -> PermissionVerdict:
     """The strictest verdict on any part of the call: denied if one part is, allowed only if every part is."""
+    if mode_of(facts, policy=policy) == "plan" and _changes(facts, policy=policy):
+        return PermissionVerdict(kind="deny", why=PLAN_ONLY, subject=facts.tool)
     verdict = _strictest(facts, policy=policy)
     if verdict.kind != "ask" or policy.attended:
         return verdict
@@ -111,6 +125,31 @@ def judge_permission(facts: CallFacts, *, policy: Policy) -> PermissionVerdict:
             verdict, kind="allow", why=f"{verdict.why}; unattended, and the policy allows it"
         )
     return msgspec.structs.replace(verdict, kind="deny", why=f"{verdict.why}; nobody is there to be asked")
+
+
+def mode_of(facts: CallFacts, *, policy: Policy) -> Mode:
+    """The mode that the call is judged in: the tighter one of the turn's and of the moment when its facts were found."""
+    return tightest(policy.mode, facts.mode)
+
+
+def _changes(facts: CallFacts, *, policy: Policy) -> bool:
+    """Whether the call may change something that plan mode keeps as it is. A command whose folder is read-only may run, unless
+    its words say that it writes there."""
+    if facts.shell is None:
+        return facts.effect not in ("none", "read") or any(path.access == "write" for path in facts.paths)
+    if not policy.confines:
+        return not allowed_by_default(facts, policy=policy)
+    bare = _bare(policy)
+    written = [*facts.paths, *[path for command in facts.shell.commands for path in command.redirections]]
+    return any(destroys(command) for command in facts.shell.commands) or any(
+        path.access == "write" and _judge_path(path, facts=facts, policy=bare).verdict.kind != "allow"
+        for path in written
+    )
+
+
+def _bare(policy: Policy) -> Policy:
+    """The defaults alone, as they are in the usual mode."""
+    return msgspec.structs.replace(policy, rules=(), attended=True, mode="ask")
 
 
 def session_rules(facts: CallFacts, *, policy: Policy) -> tuple[PermissionRule, ...]:
@@ -143,8 +182,7 @@ def allowed_by_default(facts: CallFacts, *, policy: Policy) -> bool:
         part.verdict.rule is not None and part.verdict.rule.command is not None for part in _parts(facts, policy=policy)
     ):
         return False
-    bare = msgspec.structs.replace(policy, rules=(), attended=True)
-    return _strictest(facts, policy=bare).kind == "allow"
+    return _strictest(facts, policy=_bare(policy)).kind == "allow"
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -176,7 +214,7 @@ def _parts(facts: CallFacts, *, policy: Policy) -> Iterator[_Part]:
         for path in facts.paths:
             yield _judge_path(path, facts=facts, policy=policy)
         return
-    if not facts.shell.parsed:
+    if not facts.shell.parsed and not _is_confined(facts, policy=policy):
         yield _unsettled(facts, why=f"the command cannot be judged: {facts.shell.problem}", policy=policy)
     for command in facts.shell.commands:
         yield from _judge_command(command, facts=facts, policy=policy)
@@ -189,6 +227,19 @@ def _unsettled(facts: CallFacts, *, why: str, policy: Policy) -> _Part:
     asked = _insisting(why, subject=facts.tool, policy=policy)
     found = _by_tool_rules(facts, policy=policy, start=asked)
     return _Part(found if found.kind == "deny" else asked)
+
+
+def _is_confined(facts: CallFacts, *, policy: Policy) -> bool:
+    """Whether a sandbox keeps a command in, whatever it runs, and no prohibition might be hidden by what is not known of it."""
+    return (
+        facts.shell is not None
+        and mode_of(facts, policy=policy) == "sandbox"
+        and not any(
+            rule.verdict != "allow"
+            and any(_concerns(rule, access=access, facts=facts) for access in _ACCESSES["execute"])
+            for rule in policy.rules
+        )
+    )
 
 
 def _insisting(why: str, *, subject: str, policy: Policy) -> PermissionVerdict:
@@ -251,9 +302,17 @@ def _judge_path(path: PathFact, *, facts: CallFacts, policy: Policy, named: bool
     access = path.access
     shown = _told(path.given)
     guard = guard_of(path, access=access, home=policy.home)
-    kind: PermissionKind = "allow" if named or access == "read" or path.private else "ask"
-    if guard is not None:
-        kind = "ask"
+    mode, free = mode_of(facts, policy=policy), named or access == "read" or path.private
+    if facts.effect == "write" or facts.shell is not None:
+        free = free or mode == "sandbox" or (mode == "edits" and facts.shell is None)
+    if (
+        mode == "sandbox"
+        and facts.shell is not None
+        and guard in ("outside", "unknown")
+        and (named or access == "read")
+    ):
+        guard = None  # it can be read and not written there, whoever runs it
+    kind: PermissionKind = "allow" if free and guard is None else "ask"
     start = PermissionVerdict(kind=kind, why=_why(path, guard=guard), subject=shown)
     found = start
     for rule in _in_order(policy.rules):
@@ -350,15 +409,16 @@ def _why(path: PathFact, *, guard: Guard | None) -> str:
 def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) -> Iterator[_Part]:
     shown = shorten(command.text)
     reading = not command.doubt and not command.opaque and is_reading(command)
-    free = is_known(command) or command.guessed
+    free = is_known(command) or command.guessed or mode_of(facts, policy=policy) == "sandbox"
+    confined = _is_confined(facts, policy=policy)
     start = PermissionVerdict(kind="allow" if free else "ask", why=f"to run `{shown}`", subject=shown)
     found, specific = _by_command_rules(command, facts=facts, policy=policy, start=start)
     remembered = _remember(command, facts=facts)
-    doubt = "" if command.guessed else _doubt(command)
+    doubt = "" if command.guessed or confined else _doubt(command)
     if doubt and found.kind != "deny":
         found = _insisting(f"`{shown}`: {doubt}", subject=shown, policy=policy)
     unknown = next((one.name for one in command.assignments if is_doubtful(one)), "")
-    if unknown and found.kind == "allow" and not command.guessed:
+    if unknown and found.kind == "allow" and not (command.guessed or confined):
         why = f"`{shown}`: what `{unknown}=` makes programs load or write is not known"
         found = PermissionVerdict(kind="ask", why=why, subject=shown)
     if doubt or unknown:
@@ -384,7 +444,7 @@ def _judge_command(command: CommandFact, *, facts: CallFacts, policy: Policy) ->
             ):
                 path = msgspec.structs.replace(path, access=access)
                 yield _judge_path(path, facts=facts, policy=policy, named=True)
-        if not speaks(command) and _may_hide(word, access=access, facts=facts, policy=policy):
+        if not speaks(command) and not confined and _may_hide(word, access=access, facts=facts, policy=policy):
             why = f"`{shown}`: where `{shorten(word.text)}` leads cannot be known before it runs"
             yield _Part(_insisting(why, subject=shown, policy=policy))
 

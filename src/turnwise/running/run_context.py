@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 
 from turnwise.base.clock import Clock, ends_in_time
 from turnwise.errors import CallerError
-from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permission_facts import CallFacts, Keeps, Mode
 from turnwise.rules.read_only_commands import JudgedPrograms
 from turnwise.running.tool_output import traceback_of
 from turnwise.turn.config import Approval, ToolOffer
@@ -60,6 +60,11 @@ _unasked: ContextVar[bool] = variable_of_run("runs_unasked", default=False)
 
 _programs: ContextVar[JudgedPrograms | None] = variable_of_run("judged_programs", default=None)
 
+_keeps: ContextVar[Keeps] = variable_of_run("keeps", default="")
+
+# Not of one run: what a tool starts by itself is in the same mode.
+_mode: ContextVar[Callable[[], Mode] | None] = ContextVar("turnwise_mode", default=None)
+
 _call: ContextVar[str] = variable_of_run("call_at_work", default="")
 
 _turn: ContextVar[str] = variable_of_run("turn_at_work", default="")
@@ -86,15 +91,38 @@ def was_judged(path: Path) -> bool | None:
 
 
 @contextmanager
-def judged_programs(programs: JudgedPrograms | None, *, unasked: bool = False) -> Generator[None]:
-    """Inside this block, a command runs these programs under their names. `unasked`: nobody was asked about the command. Also
-    holds for tasks and threads that begin inside."""
-    token, before = _programs.set(programs), _unasked.set(unasked)
+def judged_programs(programs: JudgedPrograms | None, *, unasked: bool = False, keeps: Keeps = "") -> Generator[None]:
+    """Inside this block, a command runs these programs under their names. `unasked`: nobody was asked about the command. `keeps`
+    is what it finds read-only. Also holds for tasks and threads that begin inside."""
+    token, before, kept = _programs.set(programs), _unasked.set(unasked), _keeps.set(keeps)
     try:
         yield
     finally:
+        _keeps.reset(kept)
         _unasked.reset(before)
         _programs.reset(token)
+
+
+@contextmanager
+def in_mode(mode: Callable[[], Mode]) -> Generator[None]:
+    """Inside this block, `mode` says in which mode the session is now: plan mode holds at once, also for calls that were judged
+    before. Also holds for tasks and threads that begin inside, so for sub-agents."""
+    token = _mode.set(mode)
+    try:
+        yield
+    finally:
+        _mode.reset(token)
+
+
+def is_planning() -> bool:
+    """Whether the person has the session in plan mode now."""
+    mode = _mode.get()
+    return mode is not None and mode() == "plan"
+
+
+def kept_of_command() -> Keeps:
+    """What the current command finds read-only."""
+    return "folder" if is_planning() else _keeps.get()
 
 
 def programs_at_hand() -> JudgedPrograms | None:

@@ -19,7 +19,7 @@ from turnwise.base.threads import in_thread, is_async
 from turnwise.journal.journal import Journal
 from turnwise.journal.ledger import Ledger
 from turnwise.rules.limits import Limit
-from turnwise.rules.permissions import PermissionRule
+from turnwise.rules.permissions import PLAN_ONLY, PermissionRule
 from turnwise.rules.reservations import Place
 from turnwise.running.approvals import Approver
 from turnwise.running.run_context import (
@@ -28,6 +28,7 @@ from turnwise.running.run_context import (
     RunAtHand,
     context_of,
     giving,
+    is_planning,
     judged_paths,
     judged_programs,
 )
@@ -406,6 +407,12 @@ class ToolRun:
                 self._at_work -= 1
         elif tool is None or tool.function is None:
             result = error_result(planned.call, f"there is no tool `{planned.call.name}` here")
+        elif (
+            is_planning()
+            and tool.offer.effect not in ("none", "read")
+            and not (planned.unasked or planned.keeps == "folder")
+        ):
+            result = error_result(planned.call, f"`{planned.call.name}` was not run: {PLAN_ONLY}")
         else:
             time = CallTime.of(planned.timeout_s, left_s=left_s, grace_s=tool.grace_s)
             run = self._within_deadline if self._tell is None else self._run_telling
@@ -413,9 +420,9 @@ class ToolRun:
                 run = self._run_with_context
             if tool.offer.samples:
                 run = self._run_with_model
-            if planned.paths or planned.programs is not None or planned.unasked:
+            if planned.paths or planned.programs is not None or planned.unasked or planned.keeps:
                 # the code that opens a path checks again whether it still leads where it was judged to lead
-                programs = judged_programs(planned.programs, unasked=planned.unasked)
+                programs = judged_programs(planned.programs, unasked=planned.unasked, keeps=planned.keeps)
                 with judged_paths(planned.paths or None), programs:
                     result = await run(tool.function, planned, time=time)
             else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from turnwise.coding_agent.options import packed
+from turnwise.coding_agent.options import MODES_AT_START, packed
 from turnwise.errors import CallerError
 from turnwise.settings.options import OptionRow, RunSettings, rows_from, rows_of_limits
 from turnwise.settings.settings import read_usd
@@ -197,6 +197,11 @@ ALLOW = click.option(
     help="Allow without asking: `write` (files), `bash` (commands), or calls by a pattern: `bash(git push *)`, "
     "`edit(src/**)`, `mcp(git.*)`. Repeatable.",
 )
+MODE = click.option(
+    "--mode",
+    type=click.Choice(MODES_AT_START),
+    help="Begin in this mode: `plan` changes nothing, `edits` changes files in the folder unasked. [default: ask]",
+)
 _OF_PERMISSIONS = (
     ALLOW,
     click.option(
@@ -227,11 +232,12 @@ SHARED = (
     *_OF_ONE_START,
     *_OF_INSTRUCTIONS,
     *_OF_THE_SCREEN,
+    MODE,
     *_OF_PERMISSIONS,
     MCP_FILES,
 )
-OF_EDITORS = (*[_option(row) for row in rows_from("command line")], *_OF_INSTRUCTIONS, *_OF_PERMISSIONS)
-OF_SERVING = (*OF_EDITORS, MCP_FILES)
+OF_SERVING = (*[_option(row) for row in rows_from("command line")], *_OF_INSTRUCTIONS, *_OF_PERMISSIONS, MCP_FILES)
+OF_EDITORS = (*OF_SERVING[:-1], MODE)
 OF_LIMITS = tuple([_option(row) for row in rows_of_limits()])
 OF_COMPARE = tuple([_option(row) for row in rows_from("compare")])
 

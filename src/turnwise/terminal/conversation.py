@@ -20,6 +20,7 @@ from turnwise.coding_agent.interruptible_run import InterruptibleRun, typed_part
 from turnwise.coding_agent.last_exchange import SessionSpent, exchange_lines, last_exchange, when_said
 from turnwise.coding_agent.left_turns import find_left, furnish_left, left_line
 from turnwise.coding_agent.model_names import Doubts, ModelsAtHand, Offers, another_model, choice_of
+from turnwise.coding_agent.modes import CARRY_OUT, TABLE, mode_lines, read_mode
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.permissions import rule_said
 from turnwise.coding_agent.plan import last_plan, plan_rows
@@ -36,7 +37,7 @@ from turnwise.coding_agent.undo_changes import (
     results_of,
     take_back,
 )
-from turnwise.coding_agent.workplace import Workplace, find_session, furnish, session_key, with_whole_id
+from turnwise.coding_agent.workplace import FaceTerms, Workplace, find_session, furnish, session_key, with_whole_id
 from turnwise.errors import CallerError, ToolFault
 from turnwise.journal.journal import Journal, SessionRow, journal_path
 from turnwise.rules.permissions import PermissionRule
@@ -144,6 +145,7 @@ def _name(path: Path) -> str:
 
 
 PROMPT = "> "
+CARRIES_OUT = frozenset({"c", "carry out"})
 SHOWN_SESSIONS = 10
 
 LEAVES_SAID = "Ctrl-C again or Ctrl-D leaves"
@@ -190,7 +192,7 @@ class Chat:
         self._journal = journal
         self._clock = clock
         self._screen = Screen(plain=given["plain"], clock=clock, opens="Ctrl-O")
-        self._actions: Actions = {"open": self.open_folded}
+        self._actions: Actions = {"open": self.open_folded, "mode": self.next_mode}
         self._terminal = Terminal(
             screen=self._screen,
             history=history,
@@ -217,6 +219,10 @@ class Chat:
         )
         self._place = furnish(given, journal=journal, clock=clock, attended=True, servers=self._servers)
         self._policy = self._place.policy
+        self._mode = self._place.mode
+        self._mode.tell = self._screen.tell
+        self._screen.mode = lambda: self._mode.said
+        self._has_plan = False
         before = self._place.before
         self._screen.plan = None if before is None else last_plan(read_session(self._journal, before).messages)
         self._session = "" if before is None else before.row.id
@@ -274,7 +280,7 @@ class Chat:
             while True:
                 try:
                     return await self._terminal.text(
-                        PROMPT, default=typed, above=lambda: plan_rows(self._screen.plan), below=self._figures
+                        self._prompt, default=typed, above=lambda: plan_rows(self._screen.plan), below=self._figures
                     )
                 except PromptStopped as stopped:  # Ctrl-C clears the line
                     typed, is_empty = "", not stopped.typed.strip()
@@ -296,9 +302,29 @@ class Chat:
         model = visible_line(self._place.choice.model)
         return " · ".join([one for one in (self._screen.mode(), model, self._screen.window_said, cost) if one])
 
+    def _prompt(self) -> str:
+        return PROMPT if self._mode.chosen == "ask" else f"{self._mode.chosen}{PROMPT}"
+
+    async def next_mode(self) -> None:
+        """What Shift-Tab does."""
+        self._mode.next()
+        self._say_mode()
+
+    def _say_mode(self) -> None:
+        self._terminal.say(f"{self._mode.said}: {TABLE[self._mode.chosen].meaning}")
+
+    def _settle_mode(self) -> None:
+        """What was chosen since the last turn holds for the next one."""
+        self._mode.check()
+        if self._mode.chosen != self._place.policy.mode:
+            asks = self._asks
+            self._move(self._given, session=self._session)
+            self._asks = asks
+
     async def _turn(self, text: str | None) -> str:
         """Run one turn, then carry out the commands that were typed meanwhile. Returns typed text that was not used. Without a
         text, the turn is about the calls that wait."""
+        self._settle_mode()
         options: RunOptions = {"session": self._session, "drop_left": True} if self._session else {}
         asks, self._asks = self._asks if text is None else (), ()
         if text is not None and self._session:
@@ -311,7 +337,22 @@ class Chat:
             self._place, face=self._screen, terminal=self._terminal, policy=self._policy, later=False, run=run
         )
         ending = turn.to_end(None if text is None else CliPrompt(typed=text), options=options, asks=asks)
-        return await self._to_end(ending, run=run, place=self._place, stop=turn.stop, otherwise=text or "")
+        left = await self._to_end(ending, run=run, place=self._place, stop=turn.stop, otherwise=text or "")
+        has_plan, self._has_plan = self._has_plan and self._mode.chosen == "plan" and not self._leaves, False
+        return left if left or not has_plan else await self._offered()
+
+    async def _offered(self) -> str:
+        """Ask whether the plan is carried out. What the person says in place of yes is the beginning of the next prompt."""
+        question = f"c carries the plan out in {self._mode.before_plan} mode; words change it; Enter keeps it: "
+        try:
+            said = (await self._terminal.line(lambda: question, fresh=True, takes_paste=False)).strip()
+        except (PromptStopped, PromptLeft):
+            return ""
+        if said.lower() not in CARRIES_OUT:
+            return said
+        self._mode.carry_out()
+        self._say_mode()
+        return await self._turn(CARRY_OUT)
 
     async def _resume_left(self) -> str:
         """Resume the session's last turn, if it was left. Returns typed text that was not used."""
@@ -321,7 +362,12 @@ class Chat:
         try:
             found = find_left(self._journal, before)
             place = furnish_left(
-                found, given=self._given, journal=self._journal, clock=self._clock, servers=self._servers
+                found,
+                given=self._given,
+                journal=self._journal,
+                clock=self._clock,
+                servers=self._servers,
+                mode=self._mode,
             )
         except CallerError as error:
             self._screen.tell(cannot_go_on(error))
@@ -378,6 +424,7 @@ class Chat:
         self._terminal.call("is done")
         self._policy, self._session = ran.policy, ran.result.session
         self._spent.add(ran.result)
+        self._has_plan = place.policy.mode == "plan" and ran.result.complete
         asked = FailedModel(choice=place.choice, in_session=True)
         show_end(ran.result, seconds=self._clock.monotonic() - began, misfit=False, asked=asked)
         return "\n".join([*[text_of(message) for message in ran.result.unread], *([left] if left else [])])
@@ -408,6 +455,7 @@ class Chat:
             "/usage": self._usage,
             "/undo": self._undo,
             "/model": self._model,
+            "/mode": self._change_mode,
             "/new": self._new,
             "/sessions": self._sessions,
             "/permissions": self._permissions,
@@ -481,6 +529,14 @@ class Chat:
         now = self._place.choice
         self._terminal.say(clean_row(f"going on with {now.model}{self._offers.unchecked(now)}"))
 
+    def _change_mode(self, name: str) -> None:
+        if name:
+            self._mode.choose(read_mode(name))
+            self._say_mode()
+        else:
+            for line in mode_lines(self._mode):
+                self._terminal.say(line)
+
     def _new(self, _: str) -> None:
         choice = self._place.choice
         given: Given = {**self._given, "model": choice.model}
@@ -490,7 +546,14 @@ class Chat:
 
     def _move(self, given: Given, *, session: str) -> None:
         given = {**given, "go_on": False, "session": session or None}
-        self._place = furnish(given, journal=self._journal, clock=self._clock, attended=True, servers=self._servers)
+        self._place = furnish(
+            given,
+            journal=self._journal,
+            clock=self._clock,
+            attended=True,
+            servers=self._servers,
+            face=FaceTerms(mode=self._mode),
+        )
         self._given, self._policy, self._session, self._asks = given, self._place.policy, session, ()
 
     def _sessions(self, _: str) -> None:
@@ -505,6 +568,7 @@ class Chat:
         self._terminal.say(
             "Reading inside the folder is allowed; writing, commands and everything outside are asked about."
         )
+        self._terminal.say(f"{self._mode.said}: {TABLE[self._mode.now()].meaning}")
         for rule in self._policy.rules:
             self._terminal.say(f"  {clean_row(_rule_line(rule, workspace=self._policy.workspace))}")
         if self._policy.rules:

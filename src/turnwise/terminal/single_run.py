@@ -176,7 +176,8 @@ class TurnUnderFace:
             options = {**options, "approvals": [*options.get("approvals", ()), *answers, *left]}
             self._run.forget_interrupt()  # Ctrl-C at these asks leaves them for later, which already ends the turn
         tell = self._face.tell
-        with runs_before(tell, approver=approver, ask_s=place.ask_s, clock=place.clock), self.stop.heeded():
+        in_mode = place.mode.of_turn(place.policy.mode)
+        with runs_before(tell, approver=approver, ask_s=place.ask_s, clock=place.clock), self.stop.heeded(), in_mode:
             parts: list[PromptPart] | None = None
             if prompt is not None:
                 parts = [*prompt.given]
@@ -194,7 +195,7 @@ class TurnUnderFace:
         """
         if self._place.reads_agents_md:
             begin_telling(found.left.turn.known.history.messages)
-        with self.stop.heeded():
+        with self.stop.heeded(), self._place.mode.of_turn(self._place.policy.mode):
             options: ResumeOptions = {
                 **options_of(found.left.terms),
                 "approver": LeftApprover(self.approver),

@@ -25,6 +25,7 @@ from turnwise.coding_agent.interruptible_run import InterruptibleRun
 from turnwise.coding_agent.prompts import PromptPart
 from turnwise.coding_agent.text import shortened, visible_line
 from turnwise.errors import CallerError
+from turnwise.rules.permission_facts import MODES
 from turnwise.terminal.pager import PromptLeft, PromptPutAside, PromptStopped
 from turnwise.terminal.screen import Screen
 from turnwise.terminal.terminal import Terminal
@@ -43,6 +44,7 @@ COMMANDS = {
     "/usage": "what the session has used: money, tokens, requests by purpose",
     "/undo": "take back the last turn's changes to files; again: the turn before",
     "/model": "show the model and others; `/model NAME` changes to that one",
+    "/mode": "the modes (plan, ask, edits, sandbox); `/mode NAME` changes to that one",
     "/new": "begin a new session",
     "/sessions": "the last sessions of this folder",
     "/permissions": "the rules that hold, in their order",
@@ -200,8 +202,12 @@ class TypedWords:
         if not is_command_in_passing(line):
             self._say(line)
             return
-        self.commands.append(line)
         command, _ = command_of(line) or ("", "")
+        if command == "/mode":  # it may be pasted: a person sends it
+            self._unsent.append(line)
+            self._screen.tell("the mode waits at the prompt for the end of this turn; Shift-Tab changes it now")
+            return
+        self.commands.append(line)
         if command == "/quit":
             self._stop()
             self._screen.tell("leaving: the turn ends with what is there")
@@ -305,6 +311,7 @@ def _arguments(text: str, *, prompt: "OfferedPrompt") -> dict[str, str]:
 MAX_SHOWN = 200
 _MENTION = re.compile(r"""(?<![\w@./\\-])@((?:\\.|[^\s"'`,;()\[\]{}<>|\\])*)$""")
 _MODEL = re.compile(r"/model +(\S*)")
+_MODE = re.compile(r"/mode +([a-z]*)")
 _BLANKS = re.compile(r"""([\s"'`,;()\[\]{}<>|\\])""")
 
 
@@ -328,6 +335,8 @@ def endings(
     `commands`, for people who know only those."""
     if model := _MODEL.fullmatch(line):
         return [(name, len(model[1])) for name in list(models(model[1]))[:MAX_SHOWN]]
+    if mode := _MODE.fullmatch(line):
+        return [(name, len(mode[1])) for name in MODES if name.startswith(mode[1])]
     if line.startswith("/") and " " not in line:
         found = [name for name in commands if name.startswith(line)]
         return [(name, len(line)) for name in found or [other for other in others if other.startswith(line)]]

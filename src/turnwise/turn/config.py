@@ -115,7 +115,7 @@ _WEIGHT = {"allow": 0, "later": 1, "deny": 2}
 def digest_of(tool: str, *, arguments: str, facts: CallFacts) -> str:
     """Identifies a call as a person sees it: its tool, its arguments, what it touches and what it would change. Equal in every
     process; the call's id is not part of it."""
-    shown = (tool, arguments, msgspec.structs.replace(facts, call_id=""))
+    shown = (tool, arguments, msgspec.structs.replace(facts, call_id="", mode="ask"))
     return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from turnwise.rules.limits import Limit
-from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permission_facts import CallFacts, Keeps
 from turnwise.rules.permissions import PermissionRule
 from turnwise.rules.pricing import PriceRow
 from turnwise.rules.read_only_commands import JudgedPrograms
@@ -283,7 +283,8 @@ class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """A call that passed every check. `arguments` is strictly complete JSON text (or free-form text). `paths` are the resolved
     paths that it was judged on, and it may touch no others. `programs` are those that a command was judged on. `unasked`: neither
     a person nor a rule for this command allowed it. `grant` is a child's share of the turn's limits, and `place` its part of the
-    bounds on the tree. `shown` is the digest of what a person allowed: it is checked again before the call runs."""
+    bounds on the tree. `shown` is the digest of what a person allowed: it is checked again before the call runs. `keeps` is what
+    a command finds read-only, by the mode that it was judged in: the whole folder, or what is guarded in it."""
 
     call: ToolCall
     arguments: str
@@ -292,6 +293,7 @@ class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     paths: tuple[str, ...] = ()
     programs: JudgedPrograms | None = None
     unasked: bool = False
+    keeps: Keeps = ""
     grant: Limit | None = None
     place: Place | None = None
     shown: str = ""

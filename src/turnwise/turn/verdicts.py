@@ -10,12 +10,14 @@ from turnwise.rules.advice import DECIDE_YOURSELF, GO_ON_WITHOUT, LOOK_AGAIN, al
 from turnwise.rules.allowances import allowing_options
 from turnwise.rules.arguments import Unsound, judge_call
 from turnwise.rules.history import error_result, fit_result
-from turnwise.rules.permission_facts import CallFacts
+from turnwise.rules.permission_facts import CallFacts, Keeps, Mode
 from turnwise.rules.permissions import (
+    PLAN_ONLY,
     Policy,
     allowed_by_default,
     asked_parts,
     judge_permission,
+    mode_of,
     names_match,
     session_rules,
 )
@@ -96,6 +98,7 @@ CHANGED_SINCE = (
     "Denied: this call would no longer do what the user was shown and allowed, so it was not run. " + LOOK_AGAIN
 )
 MAX_WHYS = 20  # for the parts of one command; the whole command is shown above them
+KEPT: Mapping[Mode, Keeps] = {"plan": "folder", "sandbox": "guarded"}
 ASKED_BEFORE = "it was asked about before, and waits for an answer"
 ASKED_AGAIN = "the call would now do something else than the user was shown and allowed, so the user is asked again"
 
@@ -146,9 +149,7 @@ def judge_calls(
         known = facts_of(plan, facts=facts, offers=offers)
         verdict = judge_permission(known, policy=attended if call.id in decided else policy)
         if verdict.kind == "deny":
-            results[call.id] = error_result(
-                call, text=_denied(known, why=verdict.why, hint=hint, options=allowing_options(known, policy=policy))
-            )
+            results[call.id] = error_result(call, text=_denied(known, why=verdict.why, hint=hint, policy=policy))
             continue
         if verdict.kind == "ask":
             asks.append(
@@ -163,8 +164,13 @@ def judge_calls(
         judged = tuple(dict.fromkeys([path.resolved for path in known.paths if path.resolved]))
         programs = judged_programs(known.shell)
         unasked = verdict.kind == "allow" and known.shell is not None and allowed_by_default(known, policy=policy)
-        if judged or programs is not None or unasked:
-            plan = msgspec.structs.replace(plan, paths=judged, programs=programs, unasked=unasked)
+        mode: Mode = "ask" if known.shell is None else mode_of(known, policy=policy)
+        if mode == "sandbox" and (unasked or verdict.kind == "ask"):
+            mode = "ask"  # it only reads, or a person answers for it
+        if judged or programs is not None or unasked or mode in KEPT:
+            plan = msgspec.structs.replace(
+                plan, paths=judged, programs=programs, unasked=unasked, keeps=KEPT.get(mode, "")
+            )
         kept.append(plan)
     return Sifted(planned=tuple(kept), results=results, asks=tuple(asks))
 
@@ -338,8 +344,11 @@ def _why_asked(known: CallFacts, *, policy: Policy, first: str) -> str:
     return "; ".join(whys[:MAX_WHYS]) + more
 
 
-def _denied(known: CallFacts, *, why: str, hint: str, options: str) -> str:
+def _denied(known: CallFacts, *, why: str, hint: str, policy: Policy) -> str:
     """The result of a denied call. `hint` is that of TurnConfig.allow_hint; its part in brackets about `{options}` needs some."""
+    if why == PLAN_ONLY:
+        return f"Denied: `{known.tool}` was not run: {why}."
+    options = allowing_options(known, policy=policy)
     how = re.sub(r"\[([^][]*\{options\}[^][]*)\]", r"\1" if options else "", hint)
     how = how.replace("{tool}", known.tool).replace("{effect}", known.effect).replace("{options}", options)
     why = why[:1].upper() + why[1:]

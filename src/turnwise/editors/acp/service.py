@@ -65,6 +65,7 @@ from turnwise.base.own_pipes import (
 from turnwise.coding_agent.asked_calls import title_of
 from turnwise.coding_agent.last_exchange import ENDS
 from turnwise.coding_agent.model_names import Offers
+from turnwise.coding_agent.modes import read_mode
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.plan import PLAN, plan_in
 from turnwise.coding_agent.repository import foreign_folder
@@ -81,11 +82,11 @@ from turnwise.editors.acp.editor_updates import (
 from turnwise.editors.acp.session import (
     MODE,
     MODEL,
+    OLD_NAMES,
     EditorMeans,
     EditorOption,
     EditorSession,
     TurnFailed,
-    is_mode,
     mode_state,
     options_of,
     read_blocks,
@@ -428,7 +429,9 @@ class EditorService:
         session = self._opened(session_id)
         if config_id == MODE:
             await self._choose_mode(session, value)
-            session.updates.put(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=session.mode))
+            session.updates.put(
+                CurrentModeUpdate(session_update="current_mode_update", current_mode_id=session.mode.chosen)
+            )
         elif config_id == MODEL and isinstance(value, str):
             async with session.alone():
                 session.change_model(value, offers=self._offers)
@@ -460,10 +463,8 @@ class EditorService:
         return foreign_folder(cwd, name="cwd", env=self._env)
 
     async def _choose_mode(self, session: EditorSession, mode: object) -> None:
-        if not is_mode(mode):
-            raise CallerError(f"there is no mode `{visible_line(str(mode))[:40]}`: there are read-only, ask and edits")
         async with session.alone():
-            session.choose(mode=mode)
+            session.choose(mode=OLD_NAMES.get(mode) or read_mode(str(mode)))
 
     def _options(self, session: EditorSession) -> list[EditorOption]:
         choice = session.place.choice

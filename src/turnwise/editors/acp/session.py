@@ -6,7 +6,7 @@ import binascii
 import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -20,11 +20,11 @@ from acp.schema import (
     SessionConfigOptionBoolean,
     SessionConfigOptionSelect,
     SessionConfigSelectOption,
-    SessionMode,
     SessionModeState,
     TextContentBlock,
     TextResourceContents,
 )
+from acp.schema import SessionMode as AcpMode
 from acp.schema import StopReason as AcpStop
 from acp.schema import Usage as AcpUsage
 
@@ -37,6 +37,7 @@ from turnwise.coding_agent.asked_calls import dropped_line, pending_of
 from turnwise.coding_agent.interruptible_run import typed_parts
 from turnwise.coding_agent.last_exchange import SessionSpent
 from turnwise.coding_agent.model_names import Offers, another_model, choice_of
+from turnwise.coding_agent.modes import TABLE, ModeRow, SessionMode
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.permissions import model_limits_of
 from turnwise.coding_agent.prompts import PromptPart
@@ -49,7 +50,8 @@ from turnwise.editors.acp.editor_updates import EditorTeller, SaidPiece, Updates
 from turnwise.editors.acp.terminals import in_terminal, runs_in_editor, with_unsaved
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
-from turnwise.rules.permissions import PermissionRule, Policy
+from turnwise.rules.permission_facts import Mode
+from turnwise.rules.permissions import Policy
 from turnwise.running.tools import Tool
 from turnwise.settings.settings import read_layers
 from turnwise.tools.workspace.paths import WorkspacePaths
@@ -71,58 +73,24 @@ if TYPE_CHECKING:
 
 
 EditorOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
-ModeName = Literal["read-only", "ask", "edits"]
 MODE, MODEL = "mode", "model"  # ids of the two options
 MAX_MODELS = 200
 
 
-class EditorMode(NamedTuple):
-    """`rules` come after all others: they tighten whatever these say, and loosen only what no pattern forbids. `allow_hint` says
-    how a person allows what the mode denies; empty for the usual words."""
-
-    name: str
-    description: str
-    rules: tuple[PermissionRule, ...] = ()
-    allow_hint: str = ""
+OLD_NAMES: Mapping[object, Mode] = {"read-only": "plan"}  # which editors may have kept
 
 
-def _rules(mode: str, **verdicts: Literal["allow", "deny"]) -> tuple[PermissionRule, ...]:
-    where = f"the editor's mode `{mode}`"
-    return tuple(
-        [
-            PermissionRule(verdict=verdict, effect=effect, source="command line", where=where)
-            for effect, verdict in verdicts.items()
-        ]
-    )
+def modes_of(mode: SessionMode) -> dict[str, ModeRow]:
+    """The modes to choose from. Sandbox mode is among them where commands can be kept in."""
+    return {name: row for name, row in TABLE.items() if name != "sandbox" or not mode.why_no_sandbox()}
 
 
-MODES: Mapping[ModeName, EditorMode] = {
-    "read-only": EditorMode(
-        "Read only",
-        "Nothing is written and no command runs.",
-        _rules("read-only", write="deny", execute="deny"),
-        "set another mode of this session in the editor",
-    ),
-    "ask": EditorMode("Ask", "Your rules hold; otherwise you are asked before files change and commands run."),
-    "edits": EditorMode(
-        "Edits allowed",
-        "Files in the folder are changed without asking; you are still asked about commands and guarded files.",
-        _rules("edits", write="allow"),
-    ),
-}
-USUAL: ModeName = "ask"
+def mode_state(mode: SessionMode) -> SessionModeState:
+    modes = [AcpMode(id=id, name=one.name, description=one.meaning) for id, one in modes_of(mode).items()]
+    return SessionModeState(current_mode_id=mode.chosen, available_modes=modes)
 
 
-def is_mode(name: object) -> TypeGuard[ModeName]:
-    return isinstance(name, str) and name in MODES
-
-
-def mode_state(mode: ModeName) -> SessionModeState:
-    modes = [SessionMode(id=id, name=one.name, description=one.description) for id, one in MODES.items()]
-    return SessionModeState(current_mode_id=mode, available_modes=modes)
-
-
-def options_of(mode: ModeName, *, model: str, offered: Sequence[str]) -> list[EditorOption]:
+def options_of(mode: SessionMode, *, model: str, offered: Sequence[str]) -> list[EditorOption]:
     """The same mode, and the model, as options. `offered` are names of the model's own provider."""
     provider = model.partition(":")[0]
     models = list(dict.fromkeys([model, *[f"{provider}:{name}" for name in offered[:MAX_MODELS]]]))
@@ -132,10 +100,10 @@ def options_of(mode: ModeName, *, model: str, offered: Sequence[str]) -> list[Ed
             id=MODE,
             name="Permissions",
             category="mode",
-            current_value=mode,
+            current_value=mode.chosen,
             options=[
-                SessionConfigSelectOption(value=id, name=one.name, description=one.description)
-                for id, one in MODES.items()
+                SessionConfigSelectOption(value=id, name=one.name, description=one.meaning)
+                for id, one in modes_of(mode).items()
             ],
         ),
         SessionConfigOptionSelect(
@@ -265,7 +233,6 @@ class EditorSession:
 
     def __init__(self, means: EditorMeans, *, id: str, folder: Path, begun: bool, given: Given | None = None) -> None:
         self.id, self.folder = id, folder
-        self.mode: ModeName = USUAL
         self.updates = Updates(means.client, session=id)
         self.spent = SessionSpent()
         self._means = means
@@ -274,16 +241,23 @@ class EditorSession:
         self._turns = 0
         self._is_closed = False
         self._busy = asyncio.Lock()  # a turn, a slash command or a change of the place: never two of them
+        self._mode: SessionMode | None = None
         self._asked: list[_Turn] = []  # the current one, and those that wait for the end of cancelled ones
         self._command: asyncio.Task[Sequence[str]] | None = None
         self._run: Run | None = None  # of the current turn
         self._notes: list[str] = []
         self._teller: EditorTeller | None = None
         self.place = self._furnished()
+        self._mode = self.mode
+        self.mode.tell = self.note
 
     @property
     def means(self) -> EditorMeans:
         return self._means
+
+    @property
+    def mode(self) -> SessionMode:
+        return self.place.mode
 
     @property
     def given(self) -> Given:
@@ -308,14 +282,16 @@ class EditorSession:
         """With the next prompt: the editor does not know the session yet."""
         self._notes.append(line)
 
-    def choose(self, *, mode: ModeName | None = None, given: Given | None = None) -> None:
+    def choose(self, *, mode: Mode | None = None, given: Given | None = None) -> None:
         """Another mode, or another model, from the next turn on. Raises CallerError; then nothing has changed."""
-        before = self.mode, self._given
-        self.mode, self._given = mode or self.mode, given or self._given
+        before = self.mode.chosen, self._given
+        if mode is not None:
+            self.mode.choose(mode)
+        self._given = given or self._given
         try:
             self.place = self._furnished()
         except CallerError:
-            self.mode, self._given = before
+            self.mode.chosen, self._given = before
             raise
 
     def change_model(self, name: str, *, offers: Offers) -> None:
@@ -401,6 +377,9 @@ class EditorSession:
             return await self._turn(prompt, turn=turn)
 
     async def _turn(self, prompt: EditorPrompt, *, turn: _Turn) -> PromptResponse:
+        self.mode.check()
+        if self.mode.chosen != self.place.policy.mode:
+            self.place = self._furnished()
         place = self.place
         self._tell_dropped()
         teller = EditorTeller(
@@ -434,7 +413,10 @@ class EditorSession:
         if turn.is_cancelled:
             return PromptResponse(stop_reason="cancelled")
         try:
-            with runs_before(self.note, approver=approver, ask_s=place.ask_s, clock=place.clock):
+            with (
+                runs_before(self.note, approver=approver, ask_s=place.ask_s, clock=place.clock),
+                place.mode.of_turn(place.policy.mode),
+            ):
                 self._run = place.agent.start([*typed, *prompt.given], **options)
                 result = await self._run
         finally:
@@ -516,10 +498,9 @@ class EditorSession:
         in_editor = runs_in_editor(read_layers(self.folder, env=means.env), can=means.can)
         self._runs_commands = in_editor and is_text(str(self.folder))  # the protocol has no word for other names
         terms = FaceTerms(
-            rules=MODES[self.mode].rules,
-            allow_hint=MODES[self.mode].allow_hint,
             fit=self._fit,
             runs_commands=self._runs_commands,
+            mode=self._mode,
         )
         place = furnish(given, journal=means.journal, clock=means.clock, attended=True, face=terms)
         self._policy = place.policy

@@ -116,9 +116,11 @@ def plan_mounts(order: SandboxOrder) -> list[Mount]:
     for path, writes in opened_paths(order.git):
         plan("write" if writes else "read", path, path)
     for root in (*order.writable, order.workspace):
-        plan("write", root, root)
-        for path, writes in guarded_paths(root):
+        plan("read" if order.reads_only else "write", root, root)
+        for path, writes in () if order.reads_only else guarded_paths(root):
             plan("write" if writes else "read", path, path)
+    for path in order.kept:
+        plan("read", path, path)
     return sorted(planned.values(), key=lambda mount: len(mount.at.parts))
 
 

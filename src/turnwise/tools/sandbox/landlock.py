@@ -88,9 +88,10 @@ def allowances(order: SandboxOrder) -> Iterator[tuple[Path, int]]:
         for path in shared_paths(folder.at) if folder.shared else [folder.at]:
             yield path, READ | CHANGE
     for root in (order.temporary, *order.writable, order.workspace):
+        changes = 0 if order.reads_only and root != order.temporary else CHANGE
         # Where something hidden lies inside (the folder is the home folder), no new file can be made beside it.
         for path in _around(root, hidden=frozenset(order.hidden) - {root}):
-            yield path, READ | CHANGE
+            yield path, READ | changes
 
 
 def _around(root: Path, *, hidden: frozenset[Path]) -> Iterator[Path]:

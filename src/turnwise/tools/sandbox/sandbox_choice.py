@@ -78,6 +78,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         bounds: CommandBounds | None = None,
         fresh: bool = False,
         reports: bool = False,
+        reads_only: bool = False,
+        kept: Iterable[Path] = (),
     ) -> Wrapped:
         """What to start for `argv` (its first word an absolute path).
 
@@ -87,8 +89,9 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         git that it may write in, except for what git executes. `given` is the descriptor of its standard input: if the sandbox
         `watches`, the caller passes it on, and otherwise starts the command with it as input. `bounds` are the command's
         resources, if not those of an allowed command. `fresh`: it needs no files of earlier commands, so its temporary folders
-        may be empty and of a fixed size. `reports`: the caller reads which bound was reached. The caller closes the descriptors
-        once the command has started, and the report once it has read it.
+        may be empty and of a fixed size. `reports`: the caller reads which bound was reached. `reads_only`: it may write in its
+        temporary folders alone. `kept` are paths that it cannot change, if the sandbox `confines`. The caller closes the
+        descriptors once the command has started, and the report once it has read it.
         """
         bounds = (bounds or allowed_bounds()) if self.bounded else None
         outer = os.environ if outer_env is None else outer_env
@@ -104,8 +107,12 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             temporary=scratch.temporary,
             empty=scratch.empty,
             writable=tuple([path.resolve() for path in writable]),
+            reads_only=reads_only,
+            kept=tuple(kept),
             hidden=hidden,
-            git=tuple([one for one in git if not any(one.at.is_relative_to(secret) for secret in hidden)]),
+            git=()
+            if reads_only
+            else tuple([one for one in git if not any(one.at.is_relative_to(secret) for secret in hidden)]),
             shown=(scratch.outputs, *shown),
             network=network,
             given=given,
@@ -124,6 +131,17 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
                 return Wrapped(argv=order.argv, env=order.env)
             case _:
                 assert_never(self.kind)
+
+    @property
+    def confines(self) -> bool:
+        """Whether commands could run in it unasked: it keeps apart files, secrets, network, processes and other programs, and
+        single files can be made read-only, which takes mounts."""
+        walls = (self.files, self.secrets, self.network, self.processes, self.metadata, self.sockets, self.leaves_none)
+        return self.kind == "bubblewrap" and all(walls)
+
+    def still_works(self) -> bool:
+        """Whether it works now, by a command that is run in it: it may have been switched off since it was found."""
+        return _works(self)
 
     def hides(self, path: Path, *, workspace: Path, scratch: Scratch) -> bool:
         """Whether a command in `workspace` cannot read or run the file at the absolute `path`, because the sandbox shows

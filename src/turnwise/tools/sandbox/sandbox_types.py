@@ -133,7 +133,8 @@ class SandboxOrder(msgspec.Struct, frozen=True, kw_only=True):
     `shown` it may read although they lie inside something hidden. `git` are folders of git's elsewhere that it may write in, but
     for what git executes. `given` is the descriptor of its standard input, where a
     keeper has to hand it on. `bounds` are what it may take up, `report` the descriptor to which its keeper says which of them it
-    reached. `fresh`: its temporary folders are empty file systems of a fixed size, gone with it.
+    reached. `fresh`: its temporary folders are empty file systems of a fixed size, gone with it. `reads_only`: it may write in
+    its temporary folders alone. `kept` are paths in the workspace that it must not change, where there are mounts.
     """
 
     argv: tuple[str, ...]
@@ -150,6 +151,8 @@ class SandboxOrder(msgspec.Struct, frozen=True, kw_only=True):
     bounds: CommandBounds | None = None
     report: int | None = None
     fresh: bool = False
+    reads_only: bool = False
+    kept: tuple[Path, ...] = ()
 
 
 class Wrapped(msgspec.Struct, frozen=True, kw_only=True):

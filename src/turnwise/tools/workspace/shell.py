@@ -1,10 +1,12 @@
 """The tool `bash`: a command in the workspace, in a sandbox where there is one, with a deadline and a bounded output."""
 
+import asyncio
 import functools
 import os
 import re
+import shutil
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +17,9 @@ from turnwise.base.clock import Clock
 from turnwise.base.processes import run_group
 from turnwise.base.programs import ProgramSearch, is_program
 from turnwise.errors import ToolFault
-from turnwise.running.run_context import Inspector, programs_at_hand, runs_unasked, seconds_of
+from turnwise.rules.permission_facts import Keeps
+from turnwise.rules.permissions import PLAN_ONLY
+from turnwise.running.run_context import Inspector, kept_of_command, programs_at_hand, runs_unasked, seconds_of
 from turnwise.running.tools import Tool
 from turnwise.running.working_call import telling
 from turnwise.tools.sandbox import (
@@ -24,11 +28,13 @@ from turnwise.tools.sandbox import (
     RestoredFiles,
     Sandbox,
     Scratch,
+    Wrapped,
     command_environment,
     find_sandbox,
 )
 from turnwise.tools.sandbox.environment import NOBODY_EDITS, PrivateFolder
 from turnwise.tools.sandbox.git import GitFolders, find_git_folders
+from turnwise.tools.sandbox.guarded_files import GuardedFiles
 from turnwise.tools.sandbox.sandbox_types import CommandBounds, allowed_bounds, unasked_bounds
 from turnwise.tools.shell_judge import inspector
 from turnwise.tools.workspace.output import MAX_FILES, Tape
@@ -57,6 +63,17 @@ _UNDER_LANDLOCK = """. Under Landlock git can delete no branch, pack no referenc
 revert or bisect in a working tree beside the repository: ask the user to do that, to install bubblewrap, or to start \
 turnwise with --no-sandbox"""
 
+_READ_ONLY = b"Read-only file system"
+_BUSY = b": Device or resource busy"
+_BY_SANDBOX = re.compile(rb"^(?:bwrap|turnwise): ", re.MULTILINE)
+NOT_UNASKED = "the command was not run unasked: call it again, and the user is asked"
+KEPT_SAID = {
+    "folder": "in plan mode a command finds the folder read-only, and has no network: write your plan as your answer",
+    "guarded": "A command that nobody was asked about changes no guarded file (secrets, and what runs later by itself, such as"
+    " settings, hooks and instructions), and has no network. Change such a file with a file tool, about which the user is asked,"
+    " or ask the user to run the command",
+}
+
 DESCRIPTION = """Run a command with bash in the workspace folder. Its output (standard output and error together) is \
 returned, and its exit code where that is not 0. It has no terminal and no standard input. When it ends or runs out of \
 time, everything that it started is ended too."""
@@ -75,7 +92,7 @@ class Shell:
     `sandbox` is how they are kept apart (else the best there is here). They may write in `root`, in `writable` and in a private
     temporary folder; they reach the network with `network` only. They see the usual variables, those in `also_env`, and none of
     `hidden_env`: the provider's key must not reach them. `private` are files that they must not read. `unasked` are the bounds of
-    those that nobody is asked about (else the usual ones).
+    those that nobody is asked about (else the usual ones). `lost` is told why commands cannot run unasked any more.
     """
 
     def __init__(
@@ -89,8 +106,10 @@ class Shell:
         also_env: frozenset[str] = frozenset(),
         hidden_env: frozenset[str] = frozenset(),
         private: Iterable[Path] = (),
+        lost: Callable[[str], object] = str,
     ) -> None:
         self.root = root
+        self._lost = lost
         self.sandbox = sandbox or find_sandbox(workspace=root)
         self.network = network
         self._writable = tuple(writable)
@@ -163,14 +182,18 @@ class Shell:
         program = self._shell()
         if "\0" in given.command:
             raise ToolFault("a command must not hold a NUL character")
+        keeps = kept_of_command()
+        if keeps == "folder" and not (self.sandbox.confines or runs_unasked()):
+            raise ToolFault(f"no sandbox here keeps the folder as it is, and {PLAN_ONLY}")
         watched = telling()
         listener = None if watched is None else watched.take_output
         tape = Tape(kept_bytes=KEPT_BYTES, spill=self._next_output(), tell=listener)
         git_folders = self._git_folders()
-        guards = self._git_guards(git_folders)
+        guards = [] if keeps == "folder" else self._git_guards(git_folders)
         git: list[RestoredFiles] = []
         notes: list[str] = []
         timeout_s, is_turns = seconds_of(given.timeout_s)
+        kept = await self._kept()
         bounds = (self._unasked or unasked_bounds()) if runs_unasked() else allowed_bounds()
         try:
             code, report = await self._run(
@@ -179,6 +202,8 @@ class Shell:
                 tape=tape,
                 bounds=bounds,
                 git=git_folders,
+                keeps=keeps,
+                kept=() if kept is None else kept.mounts,
             )
             near = report if report.startswith("near ") else ""
             if report and not near:
@@ -192,8 +217,12 @@ class Shell:
             notes.append(f"[timed out after {round(timeout_s, 2):g} s{why}; it and what it started were ended]")
         finally:
             git += [guard.put_back() for guard in guards]
+            moved = [] if kept is None else await asyncio.to_thread(kept.put_back)
+        if notes and keeps == "guarded" and _BY_SANDBOX.search(tape.ending):
+            await self._look_again()
         failed = bool(notes)
-        notes += [f"[{one}]" for one in self._refusal_told(tape, git=git_folders, failed=failed)]
+        notes += [f"[{one}]" for one in self._refusal_told(tape, git=git_folders, failed=failed, keeps=keeps)]
+        notes += [f"[{one}. {KEPT_SAID['guarded']}]" for one in moved]
         notes += [f"[{one}]" for done in git for one in done.told]
         if changed := [path for done in git for path in done.changed]:
             notes.append(f"[{', '.join(changed)}: put back as before; a command may not change what git executes]")
@@ -204,13 +233,54 @@ class Shell:
             raise ToolFault(text)
         return text
 
+    async def _kept(self) -> GuardedFiles | None:
+        """What the current command must not change, where it runs because the sandbox keeps it in. Raises ToolFault."""
+        if kept_of_command() != "guarded":
+            return None
+        try:
+            if not self.sandbox.confines:
+                raise CannotGuard("no sandbox here keeps it in")
+            return await asyncio.to_thread(GuardedFiles, self.root.resolve())
+        except CannotGuard as error:
+            self._lost(str(error))
+            raise ToolFault(f"{NOT_UNASKED}: {error}") from None
+
+    async def _look_again(self) -> None:
+        if not await asyncio.to_thread(self.sandbox.still_works):
+            self._lost("the sandbox does not work any more")
+
+    def confined(self, argv: Sequence[str], *, env: Mapping[str, str], given: bytes) -> Wrapped:
+        """A program of the user's, to be started with the folder read-only and without network. It reads `given`, and gets the
+        variables of `env` that hold no secret. Raises ToolFault where no sandbox can do that."""
+        program = shutil.which(argv[0], path=env.get("PATH"))
+        if not self.sandbox.confines or program is None:
+            raise ToolFault("it was not run: in plan mode it needs a sandbox that keeps the folder as it is")
+        descriptor = os.memfd_create("turnwise-given")
+        os.write(descriptor, given)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        wrapped = self.sandbox.wrap(
+            [str(Path(program).absolute()), *argv[1:]],
+            workspace=self.root,
+            scratch=self._scratch,
+            also_env=frozenset(env),
+            hidden_env=self._hidden_env,
+            own=self._private,
+            outer_env=env,
+            shown=[path for path in map(Path, (program, *argv)) if path.is_absolute() and path.is_file()],
+            given=descriptor,
+            reads_only=True,
+        )
+        return msgspec.structs.replace(wrapped, descriptors=(*wrapped.descriptors, descriptor))
+
     def _git_folders(self) -> GitFolders:
         """What of the repository lies elsewhere and may be written by the next command."""
         return find_git_folders(self.root.resolve()).since(self._git) if self.sandbox.files else GitFolders()
 
-    def _refusal_told(self, tape: Tape, *, git: GitFolders, failed: bool) -> list[str]:
+    def _refusal_told(self, tape: Tape, *, git: GitFolders, failed: bool, keeps: Keeps) -> list[str]:
         """What a command is told that was refused a place to write: programs only know that the file system is read-only."""
         refusals = b"\n".join(_REFUSED.findall(tape.ending)) if self.sandbox.files else b""
+        if keeps and (_READ_ONLY in tape.ending or (failed and _BUSY in tape.ending)):
+            return [KEPT_SAID[keeps]]
         if git.why and (_OF_GIT.search(refusals) or os.fsencode(git.refused) in refusals):
             return [
                 f"the sandbox did not let git write: the repository's folder `{shown_name(git.refused)}` lies outside"
@@ -257,11 +327,21 @@ class Shell:
         return found
 
     async def _run(
-        self, argv: list[str], *, timeout_s: float, tape: Tape, bounds: CommandBounds, git: GitFolders
+        self,
+        argv: list[str],
+        *,
+        timeout_s: float,
+        tape: Tape,
+        bounds: CommandBounds,
+        git: GitFolders,
+        keeps: Keeps,
+        kept: Sequence[Path],
     ) -> tuple[int, str]:
         """Its exit code, and what its keeper said of its bounds."""
         judged = programs_at_hand()
-        run = functools.partial(self._run_with, argv, timeout_s=timeout_s, tape=tape, bounds=bounds, git=git)
+        run = functools.partial(
+            self._run_with, argv, timeout_s=timeout_s, tape=tape, bounds=bounds, git=git, keeps=keeps, kept=kept
+        )
         if judged is None:
             return await run()
         if judged.only_apart:
@@ -277,6 +357,8 @@ class Shell:
         tape: Tape,
         bounds: CommandBounds,
         git: GitFolders,
+        keeps: Keeps,
+        kept: Sequence[Path],
         path: str = "",
         shown: tuple[Path, ...] = (),
     ) -> tuple[int, str]:
@@ -287,7 +369,7 @@ class Shell:
                 workspace=self.root,
                 scratch=self._scratch,
                 writable=self._writable,
-                network=self.network,
+                network=self.network and not keeps,
                 also_env=self._also_env,
                 hidden_env=self._hidden_env,
                 own=self._private,
@@ -297,8 +379,11 @@ class Shell:
                 bounds=bounds,
                 fresh=_TEMPORARY.search(argv[-1]) is None,
                 reports=True,
+                reads_only=keeps == "folder",
+                kept=kept,
             )
         except OSError as error:  # nothing runs without the sandbox that was promised
+            self._lost(f"the sandbox could not be made: {error}")
             raise ToolFault(f"the command was not run, as its sandbox could not be made: {error}") from None
         try:
             code = await run_group(
