@@ -47,7 +47,7 @@ NODES = {
     "running": 21_150,
     "settings": 7_350,
     "telemetry": 3_800,
-    "terminal": 45_900,
+    "terminal": 46_400,
     "testing": 6_550,
     "tools": 50_600,
     "turn": 28_600,
