@@ -344,8 +344,10 @@ def command_line() -> str:
 
 def permissions() -> str:
     """The page as it stands, with the table of modes drawn anew."""
-    before, begin, rest = (DOCS / "permissions.md").read_text(encoding="utf-8").partition(
-        "<!-- modes: drawn by scripts/draw_tables.py -->\n"
+    before, begin, rest = (
+        (DOCS / "permissions.md")
+        .read_text(encoding="utf-8")
+        .partition("<!-- modes: drawn by scripts/draw_tables.py -->\n")
     )
     _, end, after = rest.partition("<!-- end -->\n")
     assert end, "docs/permissions.md has no place for the modes"

@@ -96,7 +96,7 @@ class Typist:
         end, theirs = pty.openpty()
         self._end, self._file = end, os.fdopen(theirs, "r")
         self.pause = TypingPause(self.clock)
-        self.keys = TypedKeys(self._file, pause=self.pause, keep=self._keep)
+        self.keys = TypedKeys(self._file, pause=self.pause, keep=self._keep, seen=str)
 
     def _keep(self, text: str) -> None:
         self.kept += text

@@ -121,6 +121,7 @@ class TerminalApprover:
             if any(self._around.is_command(ask) for ask in asking.asks):
                 self._before_command()
             asking.waits()
+            self._terminal.call("asks")
             async with self._terminal.taken():
                 for ask in asking.asks:
                     if (answer := await self._in_time(ask, asking=asking)) is None:
