@@ -542,6 +542,7 @@ class Chat:
         given: Given = {**self._given, "model": choice.model}
         given["base_url"], given["api_key_env"] = choice.base_url, choice.api_key_env
         self._move(given, session="")
+        self._screen.plan = None
         self._terminal.say("a new session")
 
     def _move(self, given: Given, *, session: str) -> None:
