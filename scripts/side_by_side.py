@@ -99,8 +99,8 @@ async def stage(seat: Seat, calls: Sequence[ScriptedCall], *, folder: Path) -> A
 
 @contextlib.contextmanager
 def empty_folder() -> Any:
-    """Not in /tmp, which sandboxes let commands write."""
-    with tempfile.TemporaryDirectory(prefix="side-by-side-", dir="/var/tmp", ignore_cleanup_errors=True) as name:
+    """In the user's home. Sandboxes let commands write in /tmp, or hide it; and `.agents` is a guarded name of turnwise."""
+    with tempfile.TemporaryDirectory(prefix="sitting-", dir=Path.home(), ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "home").mkdir()
         (folder / "work").mkdir()
