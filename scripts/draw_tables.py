@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from turnwise.agent.agent_options import GROUP_OF, OF_MODEL, written
+from turnwise.coding_agent.modes import TABLE as MODE_TABLE
 from turnwise.coding_agent.options import NAMES_A_MODEL
 from turnwise.lab.endpoint_check.probes import OTHER_WAYS, PROBES
 from turnwise.lab.endpoint_check.rule_probes import (
@@ -316,7 +317,7 @@ def options_of_run() -> Iterator[str]:
 
 def as_for_run(command: click.Command, *, end: str) -> Iterator[str]:
     """The options that `command` has as `run` has them, in one row: those with a row of their own are others."""
-    of_run = {tuple(param.opts) for param in chat.params}
+    of_run = {tuple(param.opts) for param in chat.params if isinstance(param, click.Option)}
     names = [
         ", ".join(f"`{flag}`" for flag in param.opts) + "".join(f"; `{flag}`" for flag in param.secondary_opts)
         for param in command.params
@@ -339,6 +340,19 @@ def command_line() -> str:
         assert end, f"docs/cli.md has no place for the options of {name}"
         page = "".join([before, begin, *[f"{line}\n" for line in lines], end, after])
     return page
+
+
+def permissions() -> str:
+    """The page as it stands, with the table of modes drawn anew."""
+    before, begin, rest = (
+        (DOCS / "permissions.md")
+        .read_text(encoding="utf-8")
+        .partition("<!-- modes: drawn by scripts/draw_tables.py -->\n")
+    )
+    _, end, after = rest.partition("<!-- end -->\n")
+    assert end, "docs/permissions.md has no place for the modes"
+    lines = table(("mode", "what it means"), ((f"`{name}`", row.meaning) for name, row in MODE_TABLE.items()))
+    return "".join([before, begin, *[f"{line}\n" for line in lines], end, after])
 
 
 def check() -> str:
@@ -669,6 +683,7 @@ PAGES = {
     "outcomes.md": outcomes,
     "options.md": options,
     "cli.md": command_line,
+    "permissions.md": permissions,
     "check.md": check,
     "repairs.md": repairs,
 }

@@ -8,7 +8,12 @@ import os
 import re
 import unicodedata
 
-_PIECES = re.compile(r"\x1b\[([?>]?)([0-9;]*)([@-~])|\x1b[=>78]|[\r\n\b\x07]|[^\x1b\r\n\b\x07]")
+_PIECES = re.compile(
+    r"\x1b\[([?>]?)([0-9;]*)([@-~])|\x1b\](\d+);([^\x07\x1b]*)\x07|\x1b[=>78]|[\r\n\b\x07]|[^\x1b\r\n\b\x07]"
+)
+
+Cell = tuple[str, str]  # what it shows, and the numbers of its colours
+BLANK: Cell = (" ", "")
 
 
 class Emulator:
@@ -17,19 +22,29 @@ class Emulator:
     def __init__(self, *, columns: int = 80, lines: int = 24) -> None:
         self.columns = columns
         self.lines = lines
-        self._rows: list[list[str]] = [[]]  # cells; the second half of a wide character is empty
+        self.title = ""
+        self.notices: list[str] = []  # of OSC 9
+        self.bells = 0
+        self._colours = ""
+        self._aside: tuple[list[list[Cell]], int, int] | None = None  # the rows, while another screen is shown
+        self._rows: list[list[Cell]] = [[]]  # the second half of a wide character is empty
         self._row = 0
         self._column = 0
 
     @property
     def text(self) -> str:
         """All rows, without blanks at their ends."""
-        return "\n".join(["".join(row).rstrip() for row in self._rows])
+        return "\n".join([_said(row) for row in self._rows])
 
     @property
     def screen(self) -> str:
         """The rows that are in the window."""
-        return "\n".join(["".join(row).rstrip() for row in self._rows[self._top :]])
+        return "\n".join([_said(row) for row in self._rows[self._top :]])
+
+    @property
+    def coloured_screen(self) -> str:
+        """The same, with its colours."""
+        return "\n".join([_coloured(row) for row in self._rows[self._top :]])
 
     def write(self, text: str) -> None:
         at = 0
@@ -38,6 +53,8 @@ class Emulator:
             at = piece.end()
             if piece[3]:
                 self._obey(piece[3], piece[2], private=bool(piece[1]))
+            elif piece[4]:
+                self._tell(int(piece[4]), piece[5])
             else:
                 self._put(piece[0])
         assert at == len(text), f"unknown to this terminal: {text[at:]!r}"
@@ -56,7 +73,7 @@ class Emulator:
             case "\b":
                 self._column = max(0, self._column - 1)
             case "\x07":
-                pass
+                self.bells += 1
             case _ if char.startswith("\x1b"):
                 pass
             case _:
@@ -71,8 +88,8 @@ class Emulator:
             self._column = 0
             self._down()
         row = self._rows[self._row]
-        row += [" "] * (self._column + cells - len(row))
-        row[self._column : self._column + cells] = [char] + [""] * (cells - 1)
+        row += [BLANK] * (self._column + cells - len(row))
+        row[self._column : self._column + cells] = [(char, self._colours)] + [("", "")] * (cells - 1)
         self._column += cells
 
     def _down(self) -> None:
@@ -84,8 +101,22 @@ class Emulator:
         number = int(numbers.split(";")[0] or 0)
         row = self._rows[self._row]
         match name:
-            case "m" | "h" | "l":
+            case "m":
+                kept = "" if not numbers or numbers.split(";")[0] in ("", "0") else self._colours
+                more = numbers.removeprefix("0").removeprefix(";")
+                self._colours = ";".join([one for one in (kept, more) if one])
+            case "h" | "l" if private and number == 1049:
+                self._show_other(name == "h")
+            case "h" | "l" | "t":
                 pass
+            case "H":
+                line, _, column = numbers.partition(";")
+                self._row = self._top + min(self.lines, max(1, int(line or 1))) - 1
+                self._rows += [[] for _ in range(self._row + 1 - len(self._rows))]
+                self._column = max(1, int(column or 1)) - 1
+            case "J" if number == 2:
+                for one in self._rows[self._top :]:
+                    one.clear()
             case "A":
                 self._row = max(self._top, self._row - max(1, number))
             case "B":
@@ -106,6 +137,37 @@ class Emulator:
                 pass
             case _:
                 raise AssertionError(f"unknown to this terminal: CSI {numbers}{name}")
+
+    def _show_other(self, on: bool) -> None:
+        if on:
+            self._aside = (self._rows, self._row, self._column)
+            self._rows, self._row, self._column = [[]], 0, 0
+        elif self._aside is not None:
+            (self._rows, self._row, self._column), self._aside = self._aside, None
+
+    def _tell(self, number: int, text: str) -> None:
+        assert text.isprintable(), f"{text!r} drives a terminal"
+        match number:
+            case 2:
+                self.title = text
+            case 9:
+                self.notices.append(text)
+            case _:
+                raise AssertionError(f"unknown to this terminal: OSC {number}")
+
+
+def _said(row: list[Cell]) -> str:
+    return "".join([char for char, _ in row]).rstrip()
+
+
+def _coloured(row: list[Cell]) -> str:
+    said, at = list[str](), ""
+    for char, colours in row:
+        if colours != at:
+            said.append(f"\x1b[0;{colours}m" if colours else "\x1b[0m")
+            at = colours
+        said.append(char)
+    return "".join(said).rstrip() + ("\x1b[0m" if at else "")
 
 
 class Tty(io.StringIO):

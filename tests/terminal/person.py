@@ -17,7 +17,7 @@ from pathlib import Path
 from terminal.forking import Process, start
 from terminal.running import WAIT_S
 
-ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>78])")
+ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>78])|\x07")
 AGAIN_S = 5.0  # a person who sees nothing happen types again
 CTRL_C, CTRL_D, ENTER, ESC_ENTER = "\x03", "\x04", "\r", "\x1b\r"
 

@@ -167,7 +167,7 @@ def test_an_ask_pauses_a_program_and_cannot_be_left_for_later(lab: Lab, folder: 
 def test_a_command_that_is_allowed_once_runs_once(lab: Lab, folder: Path) -> None:
     """What will run, why it is asked and how long there is stand on the screen; how commands run is said before."""
     with at_terminal("run", "Go.", *at(lab, "touches"), cwd=folder) as person:
-        before = person.sees("? bash wants to run:\n    echo ran >> made.txt\n")
+        before = person.sees("? Run `echo ran >> made.txt`?\n")
         assert "commands run " in before
         shown = person.sees("[y] yes, once")
         assert "asked because: to write `made.txt`" in shown
@@ -185,6 +185,8 @@ def test_a_file_is_shown_as_it_would_change_and_stays_as_it_is_if_denied(lab: La
     with at_terminal("run", "Set it.", *at(lab, "read-edit-answer"), cwd=folder) as person:
         shown = person.sees("[y] yes, once")
         assert "-status: draft\n  +status: done\n  [a] would allow in this session: edit(notes.txt)\n" in shown
+        assert "? Edit notes.txt?\n  asked because: it changes a file, and no rule allows that\n" in shown
+        assert "  [f] would allow in this session: all changes of files in this folder; guarded files" in shown
         person.sees("then no)")
         person.types("d\r")
         person.sees("why not")
@@ -237,7 +239,7 @@ def test_an_answer_is_taken_strictly(lab: Lab, folder: Path) -> None:
         for answer in ("", "yy", "ja"):
             person.sees("then no)")
             person.types(f"{answer}\r")
-            person.sees(f"`{answer}` is no answer to this; it is y, a, n, d or l; ? explains them")
+            person.sees(f"`{answer}` is no answer to this; it is y, a, e, n, d or l; ? explains them")
         person.sees("then no)")
         person.types("?\r")
         person.sees("  n, no      do not run it; the model is told")
@@ -319,18 +321,18 @@ def test_all_of_a_long_write_is_shown_in_a_pager_of_our_own(lab: Lab, folder: Pa
     with at_terminal("run", "Go.", *at(lab, "long"), cwd=folder, env=env) as person:
         shown = person.sees("[s] show all of it")
         assert "[... 1,803 more lines]" in shown and "line 1999" not in shown
-        assert "? write wants to run: big.sh\n" in shown.rpartition("more lines]")[2]
-        person.sees("y, a, n, d, l or s (")
+        assert "? Create big.sh?\n" in shown.rpartition("more lines]")[2]
+        person.sees("y, a, f, n, d, l or s (")
         person.sees("then no)")
         person.types("s\r")
-        person.sees("? write wants to run: big.sh (y, a, n, d, l or s;")
+        person.sees("? Create big.sh? (y, a, f, n, d, l or s;")
         person.sees("1 to ")
         assert "\x1b[?1049h" in person.raw
         person.types("G")
         person.sees("<U+0000>")  # the last page is there
         person.types("q")
         person.sees("lines have not been on the screen yet")
-        person.sees("? write wants to run: big.sh\n")
+        person.sees("? Create big.sh?\n")
         person.sees("then no)")
         assert "\x1b[?1049l" in person.raw
         assert "line 1999<U+0000>" in person.said and "line 1998<U+000D>" in person.said
@@ -341,11 +343,11 @@ def test_all_of_a_long_write_is_shown_in_a_pager_of_our_own(lab: Lab, folder: Pa
         assert not (folder / "big.sh").exists()
         person.resizes(columns=80, lines=1100)  # two pages show the rest
         person.types("s\r")
-        person.sees("? write wants to run: big.sh (y, a, n, d, l or s;")
+        person.sees("? Create big.sh? (y, a, f, n, d, l or s;")
         person.types(" ")
         person.sees("<U+0000>")
         person.types("q")
-        person.sees("? write wants to run: big.sh\n")
+        person.sees("? Create big.sh?\n")
         person.sees("then no)")
         person.types("y\r")
         person.leaves_by(0)
@@ -360,7 +362,7 @@ def test_one_long_line_is_shown_as_many_rows_are(lab: Lab, folder: Path) -> None
     env = {"LINES": "24", "COLUMNS": "80"}
     with at_terminal("run", "Go.", *at(lab, "endless-line"), cwd=folder, env=env) as person:
         shown = person.sees("[s] show all of it")
-        assert "? bash wants to run: touch begin xxx" in shown.rpartition("asked because")[2]
+        assert "? Run touch begin xxx" in shown.rpartition("asked because")[2]
         person.sees("then no)")
         person.types("n\r")
         person.leaves_by(8)
@@ -371,7 +373,7 @@ def test_the_time_that_is_over_in_the_pager_denies_and_leaves_the_terminal_as_it
     with at_terminal("run", "Go.", "--ask-timeout", "10", *at(lab, "long"), cwd=folder) as person:
         person.sees("then no)")
         person.types("s\r")
-        person.sees("? write wants to run: big.sh (")
+        person.sees("? Create big.sh? (")
         person.sees("no answer in time to write: denied")
         person.leaves_by(8)
         assert person.is_cooked() and person.raw.count("\x1b[?1049l") == 1
@@ -401,10 +403,10 @@ def test_what_was_typed_before_the_ask_is_no_answer_to_it(lab: Lab, folder: Path
 def test_the_asks_of_sub_agents_come_one_after_the_other_with_their_path(lab: Lab, folder: Path) -> None:
     """Two children ask at once: each is asked at the root, with the path that leads to it, and gets its own answer."""
     with at_terminal("run", "Go.", *at(lab, "delegates"), cwd=folder) as person:
-        person.sees("? bash wants to run (asked by general):\n    echo child >> made.txt")
+        person.sees("? Run `echo child >> made.txt`? (asked by general)")
         assert "[l] later" not in person.sees("then no)")
         person.types("y\r")
-        person.sees("? bash wants to run (asked by general):")
+        person.sees("? Run `echo child >> made.txt`? (asked by general)")
         person.sees("then no)")
         person.types("n\r")
         end = person.leaves_by(0)
@@ -417,7 +419,7 @@ def test_the_asks_of_sub_agents_come_one_after_the_other_with_their_path(lab: La
 def test_the_asks_of_sub_agents_run_out_of_time_also_while_they_wait_for_their_turn(lab: Lab, folder: Path) -> None:
     """The one that was never shown, too: each child is denied, and the run goes on."""
     with at_terminal("run", "Go.", "--ask-timeout", "5", *at(lab, "delegates"), cwd=folder) as person:
-        person.sees("? bash wants to run (asked by general):")
+        person.sees("? Run `echo child >> made.txt`? (asked by general)")
         person.sees("no answer in time to general › bash: denied")
         person.sees("no answer in time to general › bash: denied")
         assert "They said:" in person.leaves_by(8)

@@ -46,6 +46,10 @@ each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_response
         ),
         (["-m", "M", "modles"], "no command `modles`; did you mean `models`?"),
         (["login"], "no command `login`; did you mean `auth add`?"),
+        (
+            ["-m", "M", "sk-ant-0123456789"],
+            "that looks like a key, and was sent to nobody: `turnwise auth add` asks for it",
+        ),
         (["login", "openai"], "no command `login`; did you mean `auth add`?"),
         (["-m", "hi", "hi", "you"], "put a prompt in quotes: turnwise -m hi 'hi you'"),
         (["-m", "M", "x", "y" * 300], 'put a prompt in quotes: turnwise "..."'),

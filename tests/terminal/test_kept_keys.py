@@ -210,7 +210,7 @@ class Stranger(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_CONNECT = _answer  # noqa: N815 (the names of the library)
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:
         pass
 
 

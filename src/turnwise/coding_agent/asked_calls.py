@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TextIO, TypeVar, cast
+from typing import Literal, TextIO, TypeVar, cast, get_args
 
 import msgspec
 
@@ -23,12 +23,12 @@ from turnwise.journal.journal import Journal, Session, session_so_far
 from turnwise.rules.arguments import server_of
 from turnwise.rules.history import waiting_calls
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.permissions import PermissionRule, Policy, judge_permission
+from turnwise.rules.permissions import PermissionRule, Policy, RememberedScope, judge_permission, rules_in_scope
 from turnwise.running.approvals import Asking
 from turnwise.running.run_context import Inspector, judged_paths
 from turnwise.tools.workspace.paths import WorkspacePaths
-from turnwise.tools.workspace.previews import whole_preview, would_fail
-from turnwise.turn.config import MARK_LENGTH, Approval, OneAsk, ToolOffer, digest_of, mark_of
+from turnwise.tools.workspace.previews import paths_of_call, whole_preview, would_fail
+from turnwise.turn.config import MARK_LENGTH, Approval, AskOrigin, OneAsk, ToolOffer, digest_of, mark_of
 from turnwise.turn.events import PlannedCall
 from turnwise.vocab import ToolCall
 from turnwise.wire.json_fields import UNREADABLE
@@ -55,10 +55,23 @@ async def facts_of(ask: OneAsk, *, offers: Mapping[str, ToolOffer], inspect: Ins
 
 
 def answer_to(
-    ask: OneAsk, *, verdict: Literal["allow", "deny", "later"], text: str = "", always: bool = False
+    ask: OneAsk,
+    *,
+    verdict: Literal["allow", "deny", "later"],
+    text: str = "",
+    scope: RememberedScope | None = None,
+    arguments: str | None = None,
 ) -> Approval:
+    """`scope`: what else is allowed in this session. `arguments`: those that the person wants instead."""
     return Approval(
-        call_id=ask.call.id, verdict=verdict, text=text, always=always, subject=ask.subject, digest=ask.digest
+        call_id=ask.call.id,
+        verdict=verdict,
+        text=text,
+        always=scope is not None,
+        scope=scope or "call",
+        arguments=arguments,
+        subject=ask.subject,
+        digest=ask.digest,
     )
 
 
@@ -223,12 +236,13 @@ MAX_SUBJECT = 200
 
 
 class AskSurroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What asks of a run are judged and shown by."""
+    """What asks of a run are judged and shown by. `spent` says what a turn has cost so far."""
 
     offers: Mapping[str, ToolOffer]
     inspect: Inspector
     workspace: WorkspacePaths
     clock: Clock
+    spent: Callable[[AskOrigin], str] = lambda _: ""
 
     async def facts(self, ask: OneAsk) -> CallFacts:
         """What the call would do now."""
@@ -255,7 +269,104 @@ def as_it_is_now(ask: OneAsk, *, facts: CallFacts) -> OneAsk:
     return msgspec.structs.replace(ask, digest=digest_of(ask.call.name, arguments=ask.arguments, facts=facts))
 
 
+class Widened(msgspec.Struct, frozen=True, kw_only=True):
+    """More than one call that a person may allow at once: the rules for it, and what they allow, in words."""
+
+    rules: tuple[PermissionRule, ...]
+    said: str
+
+
+def widenings(facts: CallFacts, *, policy: Policy) -> Mapping[RememberedScope, Widened]:
+    """What a person may allow for the rest of the session, from the narrowest to the widest."""
+    found: dict[RememberedScope, Widened] = {}
+    for scope in get_args(RememberedScope):
+        if rules := rules_in_scope(facts, policy=policy, scope=scope):
+            found[scope] = Widened(rules=rules, said=_scope_said(scope, rules=rules, facts=facts, policy=policy))
+    return found
+
+
+def scope_named(
+    said: str, *, names: Mapping[RememberedScope, str], offered: Mapping[RememberedScope, Widened]
+) -> RememberedScope | None:
+    """The scope that a person has chosen by the name under which a face offered it."""
+    return next((scope for scope, name in names.items() if name == said and scope in offered), None)
+
+
+def _scope_said(scope: RememberedScope, *, rules: Sequence[PermissionRule], facts: CallFacts, policy: Policy) -> str:
+    match scope:
+        case "call":
+            return rules_said(rules, workspace=policy.workspace)
+        case "edits":
+            return "all changes of files in this folder; guarded files (such as `.env`, `.git`) are still asked about"
+        case "prefix":
+            words = " ".join([one.replace("\\", "") for one in (rules[0].command or ())[:-1]])
+            where = ", while the sandbox confines it" if facts.shell is not None and facts.shell.confined else ""
+            return visible_line(f"commands that begin with `{words}`, in plain words and with known options{where}")
+
+
+_VERBS = {"edit": "Edit", "multi_edit": "Edit", "read": "Read", "list": "List", "search": "Search in", "write": "Write"}
+_USUAL = re.compile(r"to (run|write|read) `[^`]*`")
+_USUALLY = {
+    "run": "a command can change files, and no rule allows this one",
+    "write": "it changes a file, and no rule allows that",
+    "read": "no rule allows to read it",
+}
+RUN_THIS = "Run this command?"
+MAX_IN_QUESTION = 44  # characters: on a terminal of 60 columns the question stays one line
+
+
+def question_of(ask: OneAsk, *, changes: Sequence[str] = ()) -> str:
+    """`Run `pytest -q`?`, `Edit main.py?`: what a person is asked, in one line."""
+    arguments, name = arguments_in(ask.arguments), ask.call.name
+    command, path, url = (arguments.get(key) for key in ("command", "path", "url"))
+    if isinstance(command, str):
+        return f"Run `{command}`?" if is_in_question(command) else RUN_THIS
+    if isinstance(path, str) and name in _VERBS:
+        is_new = name == "write" and changes[:1] == ["--- /dev/null"]
+        return f"{'Create' if is_new else _VERBS[name]} {ends_of(visible_line(path))}?"
+    if name == "apply_patch":
+        return f"Change {ends_of(visible_line(', '.join(paths_of_call(name, arguments)) or 'files'))}?"
+    if isinstance(url, str):
+        return f"Fetch {ends_of(visible_line(url))}?"
+    return f"Call `{visible_line(name)}`?"
+
+
+def is_in_question(command: str) -> bool:
+    """Whether the question itself can show all of the command: on one line, and with nothing hidden."""
+    return len(command) <= MAX_IN_QUESTION and "`" not in command and visible_line(command) == command
+
+
+def steps_question(ask: OneAsk, *, asking: Asking, around: AskSurroundings, policy: Policy) -> str:
+    """`19 steps, 31 requests, cost $0.42; the next step is the last of this turn. Take up to 20 more?`"""
+    spent = around.spent(asking.origin)
+    so_far = f"{ask.subject}, cost {spent}" if spent else ask.subject
+    return f"{so_far}; the next step is the last of this turn. Take up to {policy.more_steps} more?"
+
+
+_EDITED = ("command", "url", "new", "content")
+MAX_EDITED_LINES = 100
+
+
+def text_to_edit(ask: OneAsk) -> tuple[str, str] | None:
+    """The argument that a person may change before the call runs, and its text; None where there is none, or where a terminal
+    would not show all of it."""
+    arguments = arguments_in(ask.arguments)
+    key = next((key for key in _EDITED if isinstance(arguments.get(key), str)), None)
+    text = arguments.get(key) if key is not None else None
+    if key is None or not isinstance(text, str) or not ask.can_wait:
+        return None
+    return (key, text) if visible(text) == text and "\t" not in text and text.count("\n") < MAX_EDITED_LINES else None
+
+
+def with_text(ask: OneAsk, *, key: str, text: str) -> str:
+    """The arguments of the call with this text."""
+    return msgspec.json.encode({**arguments_in(ask.arguments), key: text}).decode()
+
+
 def why_of(ask: OneAsk) -> str:
+    usual = _USUAL.fullmatch(ask.why)
+    if usual is not None and (usual[1] == "run" or "command" not in arguments_in(ask.arguments)):
+        return _USUALLY[usual[1]]
     return f"{ask.subject}: {ask.why}" if ask.subject and ask.subject not in ask.why else ask.why
 
 

@@ -40,7 +40,7 @@ MOST_NAMED = 3  # in one line
 _NO_CHAT = ("embed", "rerank", "whisper")
 
 
-class Key(msgspec.Struct, frozen=True, kw_only=True):
+class KeyAtHand(msgspec.Struct, frozen=True, kw_only=True):
     """A variable that is set, or where a stored key is, and whose key it is. Never the key."""
 
     variable: str = ""
@@ -49,7 +49,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundEndpoints(msgspec.Struct, frozen=True, kw_only=True):
-    keys: tuple[Key, ...]
+    keys: tuple[KeyAtHand, ...]
     servers: tuple[ServerAnswer, ...]
     looked_for: tuple[LocalServer, ...]
 
@@ -85,34 +85,36 @@ async def offered_by(endpoint: Endpoint, *, within_s: float = ASK_S) -> tuple[Of
         return await ask_for_models(endpoint, transport=transport, within_s=within_s)
 
 
-def keys_in(env: Mapping[str, str]) -> tuple[Key, ...]:
+def keys_in(env: Mapping[str, str]) -> tuple[KeyAtHand, ...]:
     """One for each variable that is set. Where several profiles read it, the provider's plain name; where a provider reads
     several, the first."""
-    found: dict[str, Key] = {}
+    found: dict[str, KeyAtHand] = {}
     for profile in builtin_profiles().values():
         variable = next((name for name in profile.api_key_env if env.get(name, "").strip()), None)
         if variable is None or not profile.key_required:
             continue
         before = found.get(variable)
         if before is None or len(profile.name) < len(before.profile.name):
-            found[variable] = Key(variable=variable, profile=profile)
+            found[variable] = KeyAtHand(variable=variable, profile=profile)
     return tuple(found.values())
 
 
-def keys_at_hand(env: Mapping[str, str]) -> tuple[Key, ...]:
+def keys_at_hand(env: Mapping[str, str]) -> tuple[KeyAtHand, ...]:
     """Those of the environment, then the stored keys of other providers. Raises CallerError where the file of stored keys cannot
     be read."""
     found, profiles = keys_in(env), known_profiles(env)
     owners = {key_owner(key.profile).name for key in found}
     kept = [
-        Key(kept_in="the system's keyring" if one.place == "keyring" else "turnwise's file", profile=profiles[name])
+        KeyAtHand(
+            kept_in="the system's keyring" if one.place == "keyring" else "turnwise's file", profile=profiles[name]
+        )
         for name, one in kept_keys(env).items()
         if name in profiles and name not in owners
     ]
     return (*found, *kept)
 
 
-def key_line(key: Key) -> str:
+def key_line(key: KeyAtHand) -> str:
     """`OPENAI_API_KEY is set: OpenAI`."""
     base = key.profile.base_url
     needs = "" if base and "{" not in base else "; it needs --base-url"

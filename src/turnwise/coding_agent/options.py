@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import NotRequired, TypedDict, cast
 
 import msgspec
 
@@ -24,7 +24,7 @@ class Given(TypedDict):
     go_on: bool
     session: str | None
     system: str | None
-    mode: str | None
+    mode: NotRequired[str | None]
     allow: tuple[str, ...]
     ask_timeout: float | None
     no_sandbox: bool
@@ -45,7 +45,6 @@ NOTHING_GIVEN = Given(
     go_on=False,
     session=None,
     system=None,
-    mode=None,
     allow=(),
     ask_timeout=None,
     no_sandbox=False,

@@ -15,7 +15,8 @@ from turnwise.rules.arguments import mcp_rule
 from turnwise.rules.limits import AnyOf, Limit
 from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permission_paths import escape_pattern
-from turnwise.rules.permissions import PermissionRule, Policy, session_rules
+from turnwise.rules.permissions import PermissionRule, Policy, rules_in_scope
+from turnwise.rules.permissions import all_edits_rule as all_edits_rule  # also the mode `edits` is this rule
 from turnwise.rules.prompt_room import ModelLimits
 from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import find_limits, limits_over
@@ -103,8 +104,9 @@ def _remembered_in(events: Iterable[Event], *, workspace: str) -> tuple[Permissi
                 facts = {found.call_id: found for found in event.facts}
             case Asked() if policy is not None and policy.workspace == workspace:
                 for answer in settled(event.approvals).values():
-                    if answer.always and answer.verdict == "allow" and answer.call_id in facts:
-                        rules += session_rules(facts[answer.call_id], policy=policy)
+                    known = facts.get(answer.call_id)
+                    if answer.always and answer.verdict == "allow" and answer.arguments is None and known is not None:
+                        rules += rules_in_scope(known, policy=policy, scope=answer.scope)
             case _:
                 pass
     return rules

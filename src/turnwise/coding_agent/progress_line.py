@@ -132,9 +132,10 @@ class Waiting:
         doing, output = self._doing(now_s)
         if not doing:
             return ""
+        most = f" of {self._bounds.max_steps}" if self._step <= self._bounds.max_steps else ""  # a person allowed more
         pieces = {
             "mode": mode,
-            "step": f"step {self._step} of {self._bounds.max_steps}: " if self._step else "",
+            "step": f"step {self._step}{most}: " if self._step else "",
             "doing": doing,
             "output": output[:SHOWN_OUTPUT],
             **self._spent.said(),

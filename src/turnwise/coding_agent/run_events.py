@@ -8,7 +8,7 @@ import msgspec
 from turnwise.agent.results import RunResult
 from turnwise.coding_agent.choice import Choice
 from turnwise.coding_agent.plan import Plans
-from turnwise.coding_agent.text import clean, shortened, visible_line
+from turnwise.coding_agent.text import clean, short_id, shortened, visible_line
 from turnwise.running.watcher_events import (
     AttemptDiscarded,
     CallAnswered,
@@ -236,8 +236,17 @@ def describe_end(result: RunResult, *, asked: FailedModel) -> str:
         case StopReason.ANSWERED:
             why = f": {result.why_incomplete}" if result.why_incomplete else ""
             return f"answered from incomplete data{why}"
+        case StopReason.STEP_LIMIT if result.session:
+            return f"answered from incomplete data: step_limit; {_how_to_go_on(result, in_session=asked.in_session)}"
         case other:
             return f"answered from incomplete data: {other}"
+
+
+def _how_to_go_on(result: RunResult, *, in_session: bool) -> str:
+    """What gives the session as many steps again, and more."""
+    if in_session:
+        return "your next prompt has as many steps again"
+    return f'`turnwise run --session {short_id(result.session)} --max-steps {2 * result.steps} "go on"` goes on'
 
 
 def describe_fault(fault: Fault) -> str:

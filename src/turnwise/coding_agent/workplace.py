@@ -1,6 +1,7 @@
 """What a run in a folder works with: the agent and its sub-agents, the tools, the rules, and what the person is told of them."""
 
 import contextlib
+import functools
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from turnwise.agent.agent import Agent
 from turnwise.agent.agent_options import Model, OpeningSource
 from turnwise.agent.agent_setup import ASK_USER, check_tools_of_rules
 from turnwise.agent.children import MAX_DEPTH, Subagents
+from turnwise.agent.formatting import cost_said
 from turnwise.agent.models import read_model
 from turnwise.agent.run_setup import groups_of
 from turnwise.agent.tools import BATCH_HINT
@@ -50,6 +52,8 @@ from turnwise.coding_agent.text import clean_line
 from turnwise.coding_agent.turn_notes import FolderInstructions, opening_of
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal, Session
+from turnwise.journal.ledger import cost_of
+from turnwise.journal.ledger_queries import LedgerSpan
 from turnwise.journal.prices import Prices, prices_of_layers
 from turnwise.rules.limits import Limit, MaxSteps
 from turnwise.rules.permission_facts import Mode, tightest
@@ -64,7 +68,7 @@ from turnwise.tools.workspace import workspace_tools
 from turnwise.tools.workspace.changes import FileChanges, recover_changes
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.shell import Shell
-from turnwise.turn.config import MAX_STEPS, Deadlines, ToolOffer, TurnConfig
+from turnwise.turn.config import MAX_STEPS, AskOrigin, Deadlines, ToolOffer, TurnConfig
 from turnwise.turn.events import TurnStarted
 from turnwise.vocab import ToolSpec
 from turnwise.vocab.file_names import marked, shown_name
@@ -130,13 +134,16 @@ class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     commands_note: str
     ask_s: float
+    spent: Callable[[AskOrigin], str]
     bounds: WaitBounds
     reads_agents_md: bool
     mode: SessionMode
 
     @property
     def around_asks(self) -> AskSurroundings:
-        return AskSurroundings(offers=self.offers, inspect=self.inspect, workspace=self.workspace, clock=self.clock)
+        return AskSurroundings(
+            offers=self.offers, inspect=self.inspect, workspace=self.workspace, clock=self.clock, spent=self.spent
+        )
 
 
 def furnish(
@@ -163,7 +170,15 @@ def furnish(
     settings, choice = _chosen(given, layers=layers, last=last)
     journal.keep(settings.durability or "normal")
     policy = _policy_of(
-        given, before=before, left=left, layers=layers, folder=folder, journal=journal, attended=attended, face=face
+        given,
+        before=before,
+        left=left,
+        layers=layers,
+        folder=folder,
+        journal=journal,
+        attended=attended,
+        face=face,
+        steps=settings.max_steps or MAX_STEPS,
     )
     deadlines = deadlines_of(given) if left is None else left.deadlines
     streams = not given["no_stream"] if left is None else left.stream
@@ -175,7 +190,7 @@ def furnish(
     finished = recovered_changes(store)
     changes = FileChanges(store)
     workspace = WorkspacePaths(folder, changes=changes)
-    mode, mode_note = (face.mode, "") if face.mode is not None else first_mode(given["mode"], last=last)
+    mode, mode_note = (face.mode, "") if face.mode is not None else first_mode(given.get("mode"), last=last)
     shell = _shell_of(given, folder=folder, choice=choice, face=face, mode=mode)
     mode.check()
     ceiling = mode.chosen if left is None else tightest(policy.mode, mode.chosen)
@@ -213,7 +228,7 @@ def furnish(
         ),
     )
     tools = [*agents.tools(workspace), plan_tool()]
-    inspect = mode.stamped(shell.inspector(tools, clock=clock))
+    inspect = mode.stamped(shell.inspector(tools, clock=clock, foresees=face.fit is None))
     return Workplace(
         folder=folder,
         agent=agents.root(tools, inspect=inspect),
@@ -235,6 +250,7 @@ def furnish(
         ),
         commands_note=shell.said,
         ask_s=deadlines.ask_s,
+        spent=functools.partial(spent_said, journal=journal),
         bounds=_bounds_of(choice.model, settings=settings, deadlines=deadlines, streams=streams),
         reads_agents_md=not given["no_agents_md"],
         mode=mode,
@@ -283,6 +299,7 @@ def _policy_of(
     journal: Journal,
     attended: bool,
     face: FaceTerms,
+    steps: int,
 ) -> Policy:
     """What may run: by the files and the options, or as it was for the turn that goes on; and what the session was allowed."""
     remembered = () if before is None else remembered_rules(journal, before, workspace=marked(os.path.realpath(folder)))
@@ -298,7 +315,7 @@ def _policy_of(
         allow=given["allow"],
         remembered=remembered,
     )
-    policy = msgspec.structs.replace(policy, rules=(*policy.rules, *face.rules))
+    policy = msgspec.structs.replace(policy, rules=(*policy.rules, *face.rules), more_steps=steps if attended else 0)
     check_tools_of_rules(policy, tools={})
     return policy
 
@@ -366,7 +383,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
             instructions=self.system,
             output_type=self.output_type if is_root else None,
             limits=limits,
-            policy=self.policy,
+            policy=self.policy if is_root else msgspec.structs.replace(self.policy, more_steps=0),
             journal=self.journal,
             steps={**own.get("steps", {}), "opening": self.opening},
             recovery={
@@ -426,6 +443,14 @@ def recovered_changes(store: Path) -> tuple[str, ...]:
     with contextlib.suppress(OSError):  # it is tried again by the next run
         return recover_changes(store)
     return ()
+
+
+def spent_said(origin: AskOrigin, *, journal: Journal) -> str:
+    """What the turn has cost so far, with its sub-agents; empty where that is not recorded."""
+    entries = journal.ledger.entries(LedgerSpan(session=origin.session_id)) if origin.session_id else []
+    own = [one for one in entries if one.turn == origin.turn_id]
+    below = [one for one in entries if own and one.path and one.started >= own[0].started]
+    return cost_said(cost_of([*own, *below])) if own else ""
 
 
 def find_session(journal: Journal, *, folder: Path, go_on: bool, session: str | None) -> Session | None:

@@ -88,19 +88,22 @@ class CommandFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 class ShellFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Every command of a script. Not `parsed`: `problem` says why, and `commands` is not the whole truth. `mixed_path`: PATH has
-    folders in which commands can write."""
+    folders in which commands can write. `plain`: the script is the words of one command, and nothing else. `confined`: it runs
+    in a sandbox that keeps it from other files, from secrets, other processes and the network."""
 
     commands: tuple[CommandFact, ...] = ()
     parsed: bool = True
     problem: str = ""
     mixed_path: bool = False
+    plain: bool = False
+    confined: bool = False
 
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call: its tool, the tool's effect (`none, read, write, execute`), the paths among its arguments and, for a shell,
     what it would run. `unknown` says why that was not found out, though it should have been; then it is asked about. `state`
-    stands for what the paths of a call that writes hold now: what it would change is a change of that. `mode` is the mode that
-    held when the facts were found; a wider one of the policy does not count."""
+    stands for what the paths of a call that writes hold now: what it would change is a change of that. `fails` says why the call
+    would fail as things are. `mode` is the mode that held when the facts were found; a wider one of the policy does not count."""
 
     call_id: str
     tool: str
@@ -109,6 +112,7 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shell: ShellFacts | None = None
     unknown: str = ""
     state: str = ""
+    fails: str = ""
     mode: Mode = "ask"
 
 

@@ -20,6 +20,7 @@ import msgspec
 from turnwise.errors import CallerError
 from turnwise.rules.advice import GO_ON_WITHOUT_TOOL, allowed_by
 from turnwise.rules.arguments import MCP_WORD, server_of
+from turnwise.rules.command_prefixes import beginning_of, covers
 from turnwise.rules.permission_commands import Match, destroys, matches_narrowly, matches_widely
 from turnwise.rules.permission_facts import (
     RESERVED,
@@ -87,6 +88,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, meta
     - `unattended`: `deny`, `allow`, or `later`. With `later` a run without an approver ends as `waiting`, and a later run
       continues with the answers (`approvals=`).
     - `trusts_project`: whether rules of the project's own files may allow calls.
+    - `more_steps`: before the last step of a run, ask a person whether it may take that many more. 0 asks nobody.
     - `mode`: what runs unasked by default. `plan` refuses every change, whatever the rules say. `ask` is the usual mode. `edits`
       and `sandbox` count only where the inspector of calls says so too.
     - `confines`: whether commands can run with the folder read-only and without network. If not, `plan` refuses commands
@@ -101,6 +103,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, meta
     trusts_project: bool = False
     mode: Mode = "ask"
     confines: bool = False
+    more_steps: int = 0
+
+
+RememberedScope = Literal["call", "prefix", "edits"]
+"""What a person allows for the rest of a session: what was shown, commands that begin like it, or all changes of files in the
+workspace."""
 
 
 class PermissionVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -163,11 +171,42 @@ def session_rules(facts: CallFacts, *, policy: Policy) -> tuple[PermissionRule, 
     return () if any(part.once for part in asked) else naming_rules(facts, policy=policy)
 
 
+def rules_in_scope(facts: CallFacts, *, policy: Policy, scope: RememberedScope) -> tuple[PermissionRule, ...]:
+    """What a person adds who allows an approved call in this scope; empty where the scope cannot be offered."""
+    match scope:
+        case "call":
+            return session_rules(facts, policy=policy)
+        case "edits":
+            rules = (all_edits_rule(policy.workspace),) if facts.shell is None and policy.workspace else ()
+        case "prefix":
+            pattern = () if facts.shell is None else beginning_of(facts.shell)
+            places = facts.shell.commands[0].places if facts.shell is not None and pattern else ()
+            tool = escape_pattern(facts.tool)
+            rules = (
+                (PermissionRule(verdict="allow", tool=tool, command=pattern, source="session", places=places),)
+                if pattern
+                else ()
+            )
+    # what it would not allow now, it does not promise for later
+    widened = msgspec.structs.replace(policy, rules=(*policy.rules, *rules), attended=True)
+    return rules if rules and judge_permission(facts, policy=widened).kind == "allow" else ()
+
+
+def all_edits_rule(workspace: str) -> PermissionRule:
+    """Allows all changes of files in the workspace. Guarded files, and what a rule asks about or denies, stay as they are."""
+    return PermissionRule(verdict="allow", effect="write", path=f"{escape_pattern(workspace)}/**", source="session")
+
+
 def naming_rules(facts: CallFacts, *, policy: Policy) -> tuple[PermissionRule, ...]:
     """One rule for each command, path or tool that is asked about, by its name; empty where one has none."""
     asked = [part for part in _parts(facts, policy=policy) if part.verdict.kind == "ask"]
     rules = tuple(part.remembered for part in asked if part.remembered is not None)
     return rules if len(rules) == len(asked) else ()
+
+
+def hides_something(facts: CallFacts, *, home: str) -> bool:
+    """Whether what is at the paths of the call is more than anybody in the workspace may know."""
+    return any(guard_of(path, access=path.access, home=home) is not None for path in facts.paths)
 
 
 def asked_parts(facts: CallFacts, *, policy: Policy) -> tuple[str, ...]:
@@ -484,10 +523,13 @@ def _by_command_rules(
         elif rule.verdict == "allow":
             if _is_remembered(rule) and (_is_more_than_words(command) or command.places != rule.places):
                 continue
+            is_wide = _is_wide(rule)
+            if is_wide and (facts.shell is None or not covers(rule.command, shell=facts.shell)):
+                continue
             if matches_narrowly(rule.command, command=command):
                 before = found
                 found = _by_order(rule, found=found, policy=policy)
-                specific = rule.command[0] != "*" if found is not before else specific
+                specific = rule.command[0] != "*" and not is_wide if found is not before else specific
         else:
             match matches_widely(rule.command, command=command):
                 case Match.YES:
@@ -518,6 +560,8 @@ def _by_order(rule: PermissionRule, *, found: PermissionVerdict, policy: Policy)
         if rule.source == "project" and not policy.trusts_project:
             return found
         before = found.rule
+        if before is not None and _is_wide(rule):
+            return found  # somebody wrote a rule for it
         general = rule.path is None and rule.command is None
         if general and before is not None and before.source != rule.source and (before.path or before.command):
             return found
@@ -558,6 +602,11 @@ def _remember(command: CommandFact, *, facts: CallFacts) -> PermissionRule | Non
 def _is_remembered(rule: PermissionRule) -> bool:
     """Whether a person said 'always' of one call: what has neither path nor command was about a call without any."""
     return rule.source == "session" and rule.verdict == "allow"
+
+
+def _is_wide(rule: PermissionRule) -> bool:
+    """Whether a person allowed more than one call: all edits, or commands that begin alike. What was shown is escaped."""
+    return _is_remembered(rule) and ((rule.path or "").endswith("/**") or (rule.command or ())[-1:] == ("*",))
 
 
 def _is_more_than_words(command: CommandFact) -> bool:

@@ -741,7 +741,7 @@ class _Running:
         assert self._turn is not None, "a turn that asks has begun"
         config = self._turn.known.config
         folder = str(Path.cwd()) if config.policy is None or not config.policy.workspace else config.policy.workspace
-        return AskOrigin(turn_id=config.turn_id, step=command.step, folder=folder)
+        return AskOrigin(turn_id=config.turn_id, step=command.step, folder=folder, session_id=config.session_id)
 
     async def _run_tools(self, command: RunTools) -> ToolsFinished:
         began: dict[str, float] = {}

@@ -42,6 +42,8 @@ def check_durability(durability: str, *, others: Iterable[str]) -> None:
         raise CallerError(f"`durability` must be {words}, not {durability!r}")
 
 
+Notify = Literal["bell", "osc9", "both", "off"]  # how a session at a terminal calls a person who looks elsewhere
+
 MOST_STEPS = 10_000  # more is a slip of the keyboard
 MOST = 10**12  # of requests, tokens, seconds: the journal cannot hold what is not finite
 Steps = Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)]
@@ -387,6 +389,17 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             sources=("file",),
             project="switches off",
             default="true",
+        ),
+    ] = None
+    notify: Annotated[
+        Notify | None,
+        Option(
+            page="how a session calls you at a question or at the end of a turn, while its terminal has no focus: `bell`, "
+            "`osc9` (a notice of the desktop), `both`, `off` ([terminal](cli.md#what-calls-you))",
+            sources=("file",),
+            project="never",
+            why_never="a project's file cannot ring at your terminal: write it in your own turnwise.toml",
+            default="both",
         ),
     ] = None
     terminal: Annotated[

@@ -45,7 +45,6 @@ Examples:
   turnwise auth list
   turnwise auth remove openai
 
-\b
 A stored key goes to its provider's own scheme, host and port alone, whatever a project's file, --base-url, TURNWISE_BASE_URL, a
 redirect or a proxy says. It is in no environment, so no command, hook or MCP server is given it. A variable of the provider that
 is set comes first. Servers (`turnwise gateway`, `turnwise worker`) and the Python library read no stored keys."""

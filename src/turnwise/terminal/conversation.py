@@ -41,6 +41,7 @@ from turnwise.coding_agent.workplace import FaceTerms, Workplace, find_session, 
 from turnwise.errors import CallerError, ToolFault
 from turnwise.journal.journal import Journal, SessionRow, journal_path
 from turnwise.rules.permissions import PermissionRule
+from turnwise.terminal.attention import Attention
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import USAGE, complain, write_json
 from turnwise.terminal.keys import Actions, keys_said
@@ -230,11 +231,21 @@ class Chat:
     async def run(self, prompt: str = "") -> None:
         """Run until the person leaves; `prompt` is as if they had typed it first. Raises errors after which the session cannot
         continue."""
+        self._terminal.attention = attention = Attention(
+            self._place.folder,
+            notify=self._place.settings.notify,
+            plain=self._given["plain"],
+            clock=self._clock,
+        )
         self._greet()
         if self._servers.toolsets:
             self._screen.tell(self._servers.waiting_line)
-        async with open_servers(self._servers, clock=self._clock):
-            await self._run(prompt)
+        attention.begin()
+        try:
+            async with open_servers(self._servers, clock=self._clock):
+                await self._run(prompt)
+        finally:
+            attention.end()
 
     async def _run(self, prompt: str) -> None:
         typed = await self._resume_left()
@@ -287,7 +298,7 @@ class Chat:
 
     def _figures(self) -> str:
         """The session's figures, for the line below the prompt."""
-        cost = cost_said(self._spent.cost) if self._spent.cost.requests else ""
+        cost = f"cost {cost_said(self._spent.cost)}" if self._spent.cost.requests else ""
         model = visible_line(self._place.choice.model)
         return " · ".join([one for one in (self._screen.mode(), model, self._screen.window_said, cost) if one])
 
@@ -410,6 +421,7 @@ class Chat:
         except CallerError as error:
             complain(str(error))
             return left or otherwise
+        self._terminal.call("is done")
         self._policy, self._session = ran.policy, ran.result.session
         self._spent.add(ran.result)
         self._has_plan = place.policy.mode == "plan" and ran.result.complete

@@ -191,6 +191,10 @@ class LazyGroup(click.Group):
         word, *more = words
         if not is_text("".join(words)):
             return NO_TEXT
+        from turnwise.coding_agent.provider_keys import is_like_key
+
+        if any(map(is_like_key, words)):
+            return "that looks like a key, and was sent to nobody: `turnwise auth add` asks for it, without showing it"
         slips = [name for name in COMMANDS if sorted(name) == sorted(word)]
         slips += difflib.get_close_matches(word, COMMANDS, n=1, cutoff=ALIKE if more else 0.6)
         if near := (ELSEWHERE.get(word) or next(iter(slips), "")) if " " not in word else "":

@@ -180,7 +180,7 @@ def scrolls_away(lines: Sequence[str]) -> bool:
 
 
 class Shelf:
-    """Texts for the pager, one of which is open. `titles` name them."""
+    """Texts for the pager, with their `titles`. The text `at` this place is open."""
 
     def __init__(self, texts: Sequence[Pages], *, titles: Sequence[str] = ("",)) -> None:
         self._texts, self._titles = texts, titles

@@ -60,7 +60,7 @@ from turnwise.running.watcher_events import (
     WatcherEvent,
     kind_of,
 )
-from turnwise.terminal.rows import Rows, coloured, columns_of, fitted
+from turnwise.terminal.rows import COLOUR, Rows, coloured, columns_of, fitted
 from turnwise.terminal.status_line import StatusLine, terminal_size
 from turnwise.turn.config import TurnResult
 from turnwise.vocab import (
@@ -392,7 +392,7 @@ class Screen:
         self._note(title)
         tail = ended.output[-TAIL_LINES:] if result.is_error or len(ended.output) > 1 else ()
         if hidden := len(ended.output) - len(tail) if tail else 0:
-            self._fold(describe_call(call) if call else "bash", ended.output, hidden=hidden)
+            self._fold(COLOUR.sub("", describe_call(call)) if call else "bash", ended.output, hidden=hidden)
         for line in tail:
             self._note(
                 style(f"  {line if len(line) <= MAX_LINE else f'{line[:MAX_LINE]}…'}", "dim", stream=self._notes),

@@ -15,6 +15,7 @@ from turnwise.base.clock import Clock, SystemClock
 from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.shown_work import Fold
 from turnwise.coding_agent.text import clean_row, has_colour
+from turnwise.terminal.attention import Attention
 from turnwise.terminal.keys import Actions, TurnKeys, question_keys, text_keys
 from turnwise.terminal.pager import (
     OPENED_KEYS,
@@ -78,6 +79,7 @@ class Terminal:
         self._completed = completed  # completions that are shown at once, if there is room
         self._around: tuple[str | Callable[[], str], Callable[[], Sequence[str]], Callable[[], str]] = ("", tuple, str)
         self._actions: Actions = {} if actions is None else actions
+        self.attention: Attention | None = None
         self._cleared = ""  # the last line that Ctrl-C has cleared
         self._acting: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
@@ -159,11 +161,13 @@ class Terminal:
         takes_paste: bool = True,
         gives_way: bool = False,
         completer: "Completer | None" = None,
+        is_long: bool = False,
         hides: Callable[[str], bool] | None = None,
     ) -> str:
-        """Read one line. `ticks`: the message is made again each second. `fresh`: keys from before the prompt do not count, nor
-        keys that follow them without a pause, nor pasted text, unless it `takes_paste`. `gives_way`: the line is a draft, and an
-        ask comes before it. `completer`: completes with Tab. `hides`: stars stand for a text for which it says yes. Raises
+        """Read one line; `is_long`: several lines, as at the main prompt. `ticks`: the message is made again each second.
+        `fresh`: keys from before the prompt do not count, nor keys that follow them without a pause, nor pasted text, unless it
+        `takes_paste`. `gives_way`: the line is a draft, and an ask comes before it. `completer`: completes with Tab. `hides`:
+        stars stand for a text for which it says yes. Raises
         PromptStopped, PromptLeft, PromptPutAside."""
         from prompt_toolkit import PromptSession
         from prompt_toolkit.filters import Condition
@@ -174,8 +178,9 @@ class Terminal:
             input=input,
             output=output,
             completer=completer,
+            multiline=is_long,
             complete_while_typing=False,
-            key_bindings=question_keys(),
+            key_bindings=text_keys(self._actions, say=self.say) if is_long else question_keys(),
             refresh_interval=1.0 if ticks else 0,
             is_password=False if hides is None else Condition(lambda: hides(session.default_buffer.text)),
             interrupt_exception=PromptStopped,
@@ -304,7 +309,6 @@ class Terminal:
         input, output = self._ends()
         self._main = PromptSession(
             self._message,
-            bottom_toolbar=self._bar,
             style=bar_style(),
             input=input,
             output=output,
@@ -317,6 +321,7 @@ class Terminal:
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
         )
+        add_line_below(self._main, self._bar)
         return self._main
 
     def _message(self) -> "StyleAndTextTuples":
@@ -327,13 +332,12 @@ class Terminal:
         cells = shutil.get_terminal_size().columns - 1
         rows = [] if get_app().is_done else [cut_row(clean_row(row), cells=cells) for row in above()]
         return [
-            *[("class:above", f"{row}\n") for row in rows],
+            *[("class:around", f"{row}\n") for row in rows],
             ("", message if isinstance(message, str) else message()),
         ]
 
-    def _bar(self) -> str | None:
-        line = clean_row(self._around[2]())
-        return cut_row(line, cells=shutil.get_terminal_size().columns - 1) or None
+    def _bar(self) -> str:
+        return cut_row(clean_row(self._around[2]()), cells=shutil.get_terminal_size().columns - 1)
 
     def _ends(self) -> "tuple[TypedKeys, Output]":
         if self._input is None or self._output is None:
@@ -342,12 +346,20 @@ class Terminal:
 
             from turnwise.terminal.typed_keys import TypedKeys
 
-            self._input = TypedKeys(sys.stdin, pause=self._pause, keep=self._put_aside)
+            self._input = TypedKeys(sys.stdin, pause=self._pause, keep=self._put_aside, seen=self._see)
             self._output = create_output(stdout=sys.stderr)
             if isinstance(self._output, Vt100_Output):
                 # prompt_toolkit would wait for a terminal that does not tell where its cursor is, and complain
                 self._output.enable_cpr = False
         return self._input, self._output
+
+    def _see(self, keys: str) -> str:
+        return keys if self.attention is None else self.attention.seen(keys)
+
+    def call(self, why: str) -> None:
+        """Call the person who may look elsewhere."""
+        if self.attention is not None:
+            self.attention.call(why)
 
     def _put_aside(self, text: str) -> None:
         if self._keep is not None:
@@ -391,7 +403,9 @@ class Terminal:
             if not given:  # hung up
                 loop.remove_reader(descriptor)
                 return
-            text = keys.sift(given.decode("utf-8", "ignore"))
+            if not (said := self._see(given.decode("utf-8", "ignore"))):
+                return
+            text = keys.sift(said)
             if text.endswith(("\r", "\n")):
                 self._pause.sent()
             elif text:
@@ -405,6 +419,8 @@ class Terminal:
             heed(True)
 
         def heed(on: bool) -> None:
+            if self.attention is not None:
+                self.attention.watch(on)
             if on:
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, _quiet(before))
                 loop.add_reader(descriptor, read)
@@ -446,11 +462,23 @@ def _quiet(attributes: TerminalAttributes) -> TerminalAttributes:
 
 
 def bar_style() -> "Style":
-    """The rows around the prompt are dim; prompt_toolkit's own bar is in reverse."""
+    """The rows around the prompt are dim."""
     from prompt_toolkit.styles import Style
 
-    dim = "noreverse ansibrightblack"
-    return Style.from_dict({"bottom-toolbar": dim, "bottom-toolbar.text": dim, "above": "ansibrightblack"})
+    return Style.from_dict({"around": "ansibrightblack"})
+
+
+def add_line_below(session: "PromptSession[str]", line: Callable[[], str]) -> None:
+    """While a text is typed, the line stands below it. prompt_toolkit's own bar is shown only where the terminal tells how many
+    rows there are below its cursor."""
+    from prompt_toolkit.filters import Condition, is_done
+    from prompt_toolkit.layout import ConditionalContainer, HSplit, Window
+    from prompt_toolkit.layout.controls import FormattedTextControl
+
+    root = session.layout.container
+    assert isinstance(root, HSplit), "a prompt is a column"
+    window = Window(FormattedTextControl(lambda: [("class:around", line())]), height=1, dont_extend_height=True)
+    root.children.append(ConditionalContainer(window, filter=~is_done & Condition(lambda: bool(line()))))
 
 
 def _history_in(path: Path | None, *, keeps: Callable[[str], bool]) -> "History":

@@ -3,27 +3,33 @@
 import asyncio
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, get_args
 
 import msgspec
 
 from turnwise.coding_agent.asked_calls import (
+    RUN_THIS,
     SPARE_S,
     AskSurroundings,
+    Widened,
     answer_to,
     as_it_is_now,
     confusables_in,
     ends_of,
     is_allowed,
     path_said,
-    rules_said,
+    question_of,
+    steps_question,
+    text_to_edit,
     what_of,
     why_of,
+    widenings,
+    with_text,
 )
 from turnwise.coding_agent.text import has_colour, style, visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.permissions import PermissionRule, Policy, session_rules
+from turnwise.rules.permissions import Policy, RememberedScope
 from turnwise.running.approvals import Asking
 from turnwise.terminal.pager import SPARE_ROWS, Pages, PromptLeft, PromptStopped, rows_of, scrolls_away
 from turnwise.terminal.rows import COLOUR, coloured, columns_of, fitted
@@ -39,7 +45,10 @@ SETTLE_S = 1.0  # after Ctrl-C the turn ends, and this ask with it
 
 ANSWERS = {
     **dict.fromkeys(["y", "yes"], "yes"),
-    **dict.fromkeys(["a", "always"], "always"),
+    **dict.fromkeys(["a", "always"], "call"),
+    **dict.fromkeys(["p"], "prefix"),
+    **dict.fromkeys(["f"], "edits"),
+    **dict.fromkeys(["e", "edit"], "edit"),
     **dict.fromkeys(["n", "no"], "no"),
     **dict.fromkeys(["d"], "why"),
     **dict.fromkeys(["l", "later"], "later"),
@@ -61,10 +70,17 @@ class Choosing(NamedTuple):
 
 CHOICES = {
     "yes": Choosing("[y] yes, once", "y, yes     run it, this once"),
-    "always": Choosing(
+    "call": Choosing(
         "[a] always in this session",
         "a, always  run it, and do not ask again in this session for what the line above names",
     ),
+    "prefix": Choosing(
+        "[p] always if it begins so", "p          run it, and in this session whatever begins as the line above says"
+    ),
+    "edits": Choosing(
+        "[f] all file changes", "f          run it, and in this session change files in this folder without asking"
+    ),
+    "edit": Choosing("[e] edit it first", "e, edit    change it yourself; what you make of it is shown before it runs"),
     "no": Choosing("[n] no", "n, no      do not run it; the model is told that you said no"),
     "why": Choosing(
         "[d] no, and say why", "d          do not run it, and tell the model why: you are asked for the reason"
@@ -105,6 +121,7 @@ class TerminalApprover:
             if any(self._around.is_command(ask) for ask in asking.asks):
                 self._before_command()
             asking.waits()
+            self._terminal.call("asks")
             async with self._terminal.taken():
                 for ask in asking.asks:
                     if (answer := await self._in_time(ask, asking=asking)) is None:
@@ -129,14 +146,17 @@ class TerminalApprover:
     async def _in_time(self, ask: OneAsk, *, asking: Asking) -> Approval | None:
         """None if nobody answered within the ask's own time, which runs from the moment that it is shown."""
         asking.waits()
-        ask, shown = (ask, None) if ask.kind == "question" else await self._prepared(ask, path=asking.path)
-        if ask.kind != "question" and shown is None:  # allowed after another ask was answered
+        is_call = ask.kind == "approval"
+        ask, shown = await self._prepared(ask, path=asking.path) if is_call else (ask, None)
+        if is_call and shown is None:  # allowed after another ask was answered
             return answer_to(ask, verdict="allow")
         left_s = asking.shown()
         left_s = asking.deadline_s if left_s is None else left_s
         until = self._around.clock.monotonic() + left_s - min(SPARE_S, left_s / 10)
         try:
             async with asyncio.timeout(max(0.0, until - self._around.clock.monotonic())):
+                if ask.kind == "steps":
+                    return await self._steps(ask, asking=asking, until=until)
                 if shown is None:
                     return await self._question(ask, path=asking.path, until=until)
                 return await self._one(ask, shown=shown, path=asking.path, until=until)
@@ -149,22 +169,32 @@ class TerminalApprover:
             return ask, None
         facts = await self._around.facts(ask)
         ask = as_it_is_now(ask, facts=facts)
-        rules = session_rules(facts, policy=self.policy)
-        return ask, await self._shown(ask, facts=facts, path=path, rules=rules)
+        wider = await asyncio.to_thread(widenings, facts, policy=self.policy)
+        return ask, await self._shown(ask, facts=facts, path=path, wider=wider)
 
     async def _one(self, ask: OneAsk, *, shown: "_Shown", path: tuple[str, ...], until: float) -> Approval:
-        rules = shown.rules
         has_more = shown.is_cut or scrolls_away([*shown.short, *shown.always])
-        possible = {"always": bool(rules), "later": self._later and ask.can_wait and not path, "all": has_more}
+        edited = text_to_edit(ask)
+        possible = {
+            **{scope: scope in shown.wider for scope in get_args(RememberedScope)},
+            "edit": edited is not None,
+            "later": self._later and ask.can_wait and not path,
+            "all": has_more,
+        }
         choices = [name for name in CHOICES if possible.get(name, True)]
         for line in shown.short:
             self._terminal.say(line, as_it_is=True)
         match await self._chosen(choices, shown=shown, until=until):
             case "yes":
                 return answer_to(ask, verdict="allow")
-            case "always":
-                self.policy = msgspec.structs.replace(self.policy, rules=(*self.policy.rules, *rules))
-                return answer_to(ask, verdict="allow", always=True)
+            case "call" | "prefix" | "edits" as scope:
+                rules = (*self.policy.rules, *shown.wider[scope].rules)
+                self.policy = msgspec.structs.replace(self.policy, rules=rules)
+                return answer_to(ask, verdict="allow", scope=scope)
+            case "edit" if edited is not None:
+                if (arguments := await self._edited(ask, edited, until=until)) is not None:
+                    return answer_to(ask, verdict="allow", arguments=arguments)
+                return await self._one(ask, shown=shown, path=path, until=until)
             case "later":
                 return answer_to(ask, verdict="later")
             case "why":
@@ -172,6 +202,27 @@ class TerminalApprover:
                 return answer_to(ask, verdict="deny", text=why)
             case _:
                 return answer_to(ask, verdict="deny")
+
+    async def _edited(self, ask: OneAsk, given: tuple[str, str], *, until: float) -> str | None:
+        """The arguments with the text as the person changed it; None: it stayed as it was."""
+        key, text = given
+        changed = await self._terminal.line(
+            lambda: f"{key} ({self._left(until)}; empty: as it was): ", default=text, ticks=True, is_long=True
+        )
+        return None if changed in ("", text) else with_text(ask, key=key, text=changed)
+
+    async def _steps(self, ask: OneAsk, *, asking: Asking, until: float) -> Approval:
+        """Enter is a yes, as `[Y/n]` says."""
+        question = steps_question(ask, asking=asking, around=self._around, policy=self.policy)
+        while True:
+            said = await self._terminal.line(
+                lambda: f"{question} [Y/n] ({self._left(until)}, then no): ", ticks=True, fresh=True, takes_paste=False
+            )
+            if (
+                answer := {"": "yes", "y": "yes", "yes": "yes", "n": "no", "no": "no"}.get(said.strip().lower())
+            ) is not None:
+                return answer_to(ask, verdict="allow" if answer == "yes" else "deny")
+            self._terminal.say(f"`{visible_line(said)[:40]}` is no answer to this; it is y or n")
 
     async def _chosen(self, choices: Sequence[str], *, shown: "_Shown", until: float) -> str:
         """However long the call is, the question with its subject stays on the screen."""
@@ -185,12 +236,18 @@ class TerminalApprover:
             if said is None:
                 for line in shown.always:
                     self._terminal.say(line)
-                self._terminal.say("  ".join([CHOICES[name].shown for name in choices]))
+                for row in _in_rows([CHOICES[name].shown for name in choices], columns=columns_of(sys.stderr) or 80):
+                    self._terminal.say(row)
             said = await self._terminal.line(
                 lambda: f"{letters} ({self._left(until)}, then no): ", ticks=True, fresh=True, takes_paste=False
             )
             chosen = ANSWERS.get(said.strip().lower())
-            if chosen in ("yes", "always") and chosen in choices and shown.is_cut and pages.unshown_lines:
+            if (
+                chosen in ("yes", *get_args(RememberedScope))
+                and chosen in choices
+                and shown.is_cut
+                and pages.unshown_lines
+            ):
                 self._terminal.say(pages.unshown_said(ALLOWED_THEN))
                 below += 2
             elif chosen == "all" and chosen in choices:
@@ -252,40 +309,37 @@ class TerminalApprover:
 
     async def _is_allowed(self, ask: OneAsk) -> bool:
         """Whether something that was allowed always now covers it."""
-        if ask.kind == "question":
+        if ask.kind != "approval":
             return False
         return is_allowed(await self._around.facts(ask), policy=self.policy)
 
     async def _shown(
-        self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...], rules: Sequence[PermissionRule]
+        self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...], wider: Mapping[RememberedScope, Widened]
     ) -> "_Shown":
         """What the person decides: the call, and the diff of what a file tool would do if it were allowed."""
         what, changes = await self._around.would_do(ask, facts=facts)
         short = shortly(changes)
-        all_allowed = rules_said(rules, workspace=self.policy.workspace)
-        allowed = ends_of(all_allowed)
-        more = [] if allowed == all_allowed else [f"[a] would allow in this session: {all_allowed}"]
-        always = f"  [a] would allow in this session: {allowed}"
+        whole = {
+            scope: f"[{CHOICES[scope].letter}] would allow in this session: {one.said}" for scope, one in wider.items()
+        }
+        more = [line for line in whole.values() if ends_of(line) != line]
         names = [ask.call.name, *path]
         marks = await asyncio.to_thread(
             confusables_in, [*names, *what, *changes], folder=lambda: self._around.workspace.root
         )
         warned = [_style(f"  {line}", "red", "bold") for line in marks.lines]
-        lines = [
-            *map(
-                marks.mark,
-                [*heading(ask, path=path, what=what), *[coloured(line, stream=sys.stderr) for line in short]],
-            ),
-            *warned,
-        ]
+        question = question_of(ask, changes=changes)
+        above = heading(ask, path=path, what=what, question=question)
+        diff = [coloured(line, stream=sys.stderr) for line in short]
+        lines = [*map(marks.mark, [*above, *diff]), *warned]
         is_long = len(what) > MAX_SHOWN_LINES or rows_of(lines) > MAX_SHOWN_ROWS
         return _Shown(
-            subject=marks.mark(_subject(ask, path=path)),
+            subject=marks.mark(_asked_by(question if question != RUN_THIS else _named(ask), path=path)),
             short=tuple(lines),
             whole=(*map(marks.mark, [*what, *changes, *more]), *marks.lines),
             is_cut=short != changes or is_long or bool(more),
-            rules=tuple(rules),
-            always=(marks.mark(always),) if rules else (),
+            wider=wider,
+            always=tuple([marks.mark(f"  {ends_of(line)}") for line in whole.values()]),
         )
 
     def _left(self, until: float) -> str:
@@ -294,13 +348,13 @@ class TerminalApprover:
 
 class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     """One ask on the screen. `short` are its lines as shown first, `whole` is everything that would run and change; `is_cut`:
-    they differ, or do not all stay in reach. `subject` names it on one line; `always` is what `[a]` would allow."""
+    they differ, or do not all stay in reach. `subject` names it on one line; `always` says what `wider` answers allow."""
 
     subject: str
     short: tuple[str, ...]
     whole: tuple[str, ...]
     is_cut: bool
-    rules: tuple[PermissionRule, ...] = ()
+    wider: Mapping[RememberedScope, Widened]
     always: tuple[str, ...] = ()
 
     @property
@@ -308,19 +362,32 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
         return _style(f"? {self.subject}", "bold")
 
 
-def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = ()) -> list[str]:
-    """Who wants what, and why an answer is needed. Nothing of the call is hidden: control characters are spelled out."""
+def heading(ask: OneAsk, *, path: tuple[str, ...], what: Sequence[str] = (), question: str = "") -> list[str]:
+    """What is asked, and why an answer is needed. Nothing of the call is hidden: control characters are spelled out. What the
+    `question` holds is not said again."""
     who = f" (asked by {path_said(path)})" if path else ""
     if ask.kind == "question":
         asks = "the model asks" if ask.by == "model" else f"{visible_line(ask.call.name)} asks"
         why = _own(f"  asked because: {visible_line(ask.why)}") if ask.why else []
         return [_style(f"? {asks}{who}:", "bold"), *[f"    {line}" for line in visible(ask.subject).split("\n")], *why]
-    lines = [
-        *_own(_style(f"? {visible_line(ask.call.name)} wants to run{who}:", "bold")),
-        *_block(what or what_of(ask)),
-    ]
+    question, block = question or question_of(ask), list(what or what_of(ask))
+    verb, _, asked = question.partition(" ")
+    if block and asked == (f"`{block[0]}`?" if verb == "Run" else f"{block[0]}?"):
+        block = block[1:]
+    lines = [*_own(_style(f"? {_asked_by(question, path=path)}", "bold")), *_block(block)]
     why = why_of(ask)
     return [*lines, *_own(f"  asked because: {visible_line(why)}")] if why else lines
+
+
+def _in_rows(choices: Sequence[str], *, columns: int) -> list[str]:
+    """The choices side by side; none is broken at the end of a row."""
+    rows: list[str] = []
+    for choice in choices:
+        if rows and len(rows[-1]) + 2 + len(choice) < columns:
+            rows[-1] += f"  {choice}"
+        else:
+            rows.append(choice)
+    return rows
 
 
 def _own(line: str) -> list[str]:
@@ -329,9 +396,12 @@ def _own(line: str) -> list[str]:
     return fitted(line, columns=columns_of(sys.stderr)).split("\n")
 
 
-def _subject(ask: OneAsk, *, path: tuple[str, ...]) -> str:
-    who = f"{path_said(path)} › " if path else ""
-    return f"{who}{visible_line(ask.call.name)} wants to run: {ends_of(visible_line(ask.subject))}"
+def _named(ask: OneAsk) -> str:
+    return f"Run {ends_of(visible_line(ask.subject))}"
+
+
+def _asked_by(question: str, *, path: tuple[str, ...]) -> str:
+    return f"{question} (asked by {path_said(path)})" if path else question
 
 
 def _block(lines: Sequence[str]) -> list[str]:
@@ -345,6 +415,8 @@ def _block(lines: Sequence[str]) -> list[str]:
 def _not_answered(ask: OneAsk, *, path: tuple[str, ...]) -> str:
     who = f"{path_said(path)} › " if path else ""
     default = "the model decides itself" if ask.kind == "question" and ask.by == "model" else "denied"
+    if ask.kind == "steps":
+        return "no answer in time: the next step is the last"
     return f"no answer in time to {who}{visible_line(ask.call.name)}: {default}"
 
 

@@ -7,6 +7,7 @@ import termios
 from collections.abc import Callable, Generator
 from typing import Literal, TextIO
 
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding.key_processor import KeyPress
@@ -17,6 +18,9 @@ from turnwise.terminal.pager import TypingPause
 MAX_READ = 64 * 1024
 
 
+FOCUS = ("\x1b[I", "\x1b[O")  # the terminal has the focus, or lost it: no keys
+ANSI_SEQUENCES.update(dict.fromkeys(FOCUS, Keys.Ignore))
+
 KeysUse = Literal["text", "draft", "answer", "choice"]
 """The purpose of keys: a prompt of its own; a text that an ask interrupts; an answer in words; a choice, which nobody pastes."""
 
@@ -25,9 +29,11 @@ class TypedKeys(Vt100Input):
     """The keys of a terminal. During an ask, keys that continue a draft without a pause go to `keep`, and so does text that is
     pasted at a choice, with the keys that follow without a pause. Ctrl-C always works."""
 
-    def __init__(self, stdin: TextIO, *, pause: TypingPause, keep: Callable[[str], object]) -> None:
+    def __init__(
+        self, stdin: TextIO, *, pause: TypingPause, keep: Callable[[str], object], seen: Callable[[str], object]
+    ) -> None:
         super().__init__(stdin)
-        self._pause, self._keep = pause, keep
+        self._pause, self._keep, self._seen = pause, keep, seen
         self._use: KeysUse = "text"
         self._answers = False  # a key has come that answers
         self._kept = False  # the last keys were no answer
@@ -60,6 +66,9 @@ class TypedKeys(Vt100Input):
 
     def sift(self, keys: list[KeyPress]) -> list[KeyPress]:
         """The keys for the open prompt."""
+        if keys:
+            self._seen("".join([key.data for key in keys]))
+        keys = [key for key in keys if key.data not in FOCUS]
         if not keys or self._use == "text":
             return keys
         if self._use == "draft":

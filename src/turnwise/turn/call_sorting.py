@@ -21,7 +21,7 @@ from turnwise.rules.reservations import (
     places_of,
     shares_of,
 )
-from turnwise.turn.config import Approval, OneAsk, settled
+from turnwise.turn.config import Approval, ChildReport, OneAsk, settled
 from turnwise.turn.events import PlannedCall
 from turnwise.turn.outcomes import NOTHING_LEFT_FOR_CHILD
 from turnwise.turn.programs import left_alone, looped, with_undecided
@@ -29,7 +29,7 @@ from turnwise.turn.request_plan import RequestTerms
 from turnwise.turn.room import read
 from turnwise.turn.settled_response import MAX_CALLS, Adopted, sort_calls, unfit
 from turnwise.turn.turn_spending import Pacing
-from turnwise.turn.turn_state import CallsCounted, Change, Known, Paced, Replaced, left_s
+from turnwise.turn.turn_state import CallsCounted, Change, ChildrenPaid, Known, Paced, Replaced, left_s
 from turnwise.turn.verdicts import Barred
 from turnwise.vocab import FinishReason, Response, ToolCall, ToolResult, calls_of, text_of
 from turnwise.vocab.json_values import without
@@ -350,3 +350,14 @@ def _begun(known: Known) -> tuple[Change, ...]:
     pacing, tally = begin_calls(known), known.tally.after("called")
     paced = () if pacing is known.spending.pacing else (Paced(pacing),)
     return paced if tally is known.tally else (*paced, Replaced(tally=tally))
+
+
+def whole_bytes_of(known: Known, *, calls: int) -> int:
+    """How many bytes the result of each of these calls of a program may have."""
+    limits = known.config.script_limits
+    return min(limits.call_bytes, limits.exchanged_bytes // calls)
+
+
+def paid(children: Sequence[ChildReport], *, planned: Sequence[PlannedCall]) -> tuple[Change, ...]:
+    """What the sub-agents of these calls cost."""
+    return (ChildrenPaid(children, {plan.call.id: plan for plan in planned}),) if children else ()

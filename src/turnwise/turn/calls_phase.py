@@ -14,8 +14,18 @@ from turnwise.errors import TurnwiseBug
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.loops import LoopGuard, LoopVerdict
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.turn.call_sorting import CallSource, FromProgram, before_answer, beyond_places, grant, place, sort_source
-from turnwise.turn.config import Approval, ChildReport, OneAsk, settled
+from turnwise.turn.call_sorting import (
+    CallSource,
+    FromProgram,
+    before_answer,
+    beyond_places,
+    grant,
+    paid,
+    place,
+    sort_source,
+    whole_bytes_of,
+)
+from turnwise.turn.config import Approval, OneAsk, settled
 from turnwise.turn.events import (
     Ask,
     Asked,
@@ -69,7 +79,6 @@ from turnwise.turn.programs import (
 from turnwise.turn.room import entered
 from turnwise.turn.turn_state import (
     Change,
-    ChildrenPaid,
     KeptWhole,
     Known,
     LeftWaiting,
@@ -82,11 +91,13 @@ from turnwise.turn.verdicts import (
     after_hooks,
     answered,
     changed_results,
+    edited_by_person,
     judge_calls,
     left_asks,
     questions,
     recalled,
     remembered,
+    told_of_edits,
 )
 from turnwise.vocab import Message, Text, ToolCall, ToolResult
 
@@ -204,12 +215,6 @@ def _not_started(plan: PlannedCall, *, kind: Literal["cancel", "deadline", "tool
     return error_result(plan.call, text=NOT_STARTED[kind])
 
 
-def whole_bytes_of(known: Known, *, calls: int) -> int:
-    """How many bytes the result of each of these calls of a program may have."""
-    limits = known.config.script_limits
-    return min(limits.call_bytes, limits.exchanged_bytes // calls)
-
-
 def what_ran(planned: Sequence[PlannedCall], *, results: Iterable[ToolResult]) -> CallsLeft:
     """The tools of the calls that had run when these results came, and those that may have run in part."""
     of = {result.call_id: result for result in results}
@@ -234,7 +239,8 @@ def calls_left_by(leaving: Leaving, *, planned: Sequence[PlannedCall], results: 
 
 # One result for each call of a response, in call order: when its calls are over, or when the turn ends in the middle of them.
 class Open(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls without a result in the history, and what is known about them. `due` are programs that have not begun."""
+    """Calls without a result in the history, and what is known about them. `due` are programs that have not begun, `edited` the
+    arguments that a person gave calls, by call id."""
 
     calls: tuple[ToolCall, ...]
     results: dict[str, ToolResult]
@@ -242,6 +248,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
     asks: tuple[OneAsk, ...]
     approved: tuple[Approval, ...]
     due: tuple[PlannedCall, ...]
+    edited: dict[str, str] = {}
 
     def with_ended(
         self, result: ToolResult, *, planned: Sequence[PlannedCall]
@@ -265,6 +272,8 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
             waiting = self._waiting
             calls = [call for call in self.calls if call.id not in waiting]
         results, repairs = in_call_order(calls, own=self.results, reported=reported, missing=missing)
+        if self.edited:
+            results = told_of_edits(results, edited=self.edited)
         guarding, told = known.guarding.close(results, offers=known.offers)
         changes: list[Change] = [Repaired(repairs)] if repairs else []
         changes.append(Replaced(guarding=guarding))
@@ -318,15 +327,10 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
         return tuple([call for call in self.calls if call.id in left and call.id not in self.results])
 
 
-def paid(children: Sequence[ChildReport], *, planned: Sequence[PlannedCall]) -> tuple[Change, ...]:
-    """What the sub-agents of these calls cost."""
-    return (ChildrenPaid(children, {plan.call.id: plan for plan in planned}),) if children else ()
-
-
 class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The current calls, as they stand in the history. `planned` are on their way to run. `due` are the programs, which run after
     the plain calls. `approved` are answers that the turn was started with. `asks` are asks that wait for an answer or were left
-    for later."""
+    for later. `edited` are the arguments that a person gave calls; `given` the answers to other asks that came with them."""
 
     source: CallSource
     calls: tuple[ToolCall, ...] = ()
@@ -337,10 +341,12 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     facts: dict[str, CallFacts] = {}
     asks: tuple[OneAsk, ...] = ()
     due: tuple[PlannedCall, ...] = ()
+    edited: dict[str, str] = {}
+    given: tuple[Approval, ...] = ()
     beyond: tuple[PlannedCall, ...] = ()  # calls without a place under a limit of tool calls
     asking_since_s: float | None = None
     asked_s: float = 0.0
-    stage: Literal["begin", "before", "grant", "run"] = "begin"
+    stage: Literal["begin", "before", "edited", "grant", "run"] = "begin"
     order: RunTools | None = None  # the calls that run
 
     @property
@@ -361,7 +367,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                     stage="before",
                 )
                 return Move(begun, found.changes) if found.changes else begun._hook_before(known)
-            case "before":
+            case "before" | "edited":
                 return self._hook_before(known)
             case "grant":
                 return self._grant(known)
@@ -398,9 +404,10 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     # before they run
 
     def _hook_before(self, known: Known) -> Move:
-        if self.planned and "before_tool" in known.config.hooks:
+        calls = tuple([plan for plan in self.planned if self.stage != "edited" or (plan.edited and not plan.shown)])
+        if calls and "before_tool" in known.config.hooks:
             deadlines = known.config.deadlines
-            order = RunHooks(step=known.step, point="before_tool", deadlines=deadlines, calls=self.planned)
+            order = RunHooks(step=known.step, point="before_tool", deadlines=deadlines, calls=calls)
             return Move(self, (), order)
         return self._inspect(known)
 
@@ -440,7 +447,7 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             asks += left_asks(now.planned, asks=asks, approvals=now.approved, facts=now.facts, offers=offers)
         if not asks:
             return now._start_tools(known)
-        before = recalled(now.approved, asks=asks)
+        before = recalled((*now.approved, *now.given), asks=asks)
         now = replace(now, approved=before.approvals, asks=before.asks)
         now, left = now._worth_asking(known, before.left)
         if not left:
@@ -482,7 +489,14 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         asked_s = self.asked_s
         if self.asking_since_s is not None:
             asked_s += known.spending.pacing.at_s - self.asking_since_s
-        then = replace(self._sift(found), asked_s=asked_s)
+        then = replace(self._sift(found), asked_s=asked_s, asking_since_s=None)
+        tools = {name: offer.spec for name, offer in known.offers.items()}
+        if changed := edited_by_person(then.planned, answers=answers, asks=self.asks, tools=tools):
+            edited = self.edited | {plan.call.id: plan.arguments for plan in changed.planned if plan.edited}
+            given = tuple([one for one in answers.values() if one.arguments is None])
+            approved = given if self._is_resuming(known) else ()
+            then = replace(then._sift(changed), edited=edited, given=given, approved=approved, stage="edited")
+            return Move(then, changes) if changes else then._hook_before(known)
         return then._start_tools(known, changes=changes)
 
     def _start_tools(self, known: Known, *, changes: Sequence[Change] = ()) -> Move:
@@ -505,12 +519,14 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         granted = grant(known, placed=self.planned, beyond=self.beyond)
         results = self.results | granted.results if granted.results else self.results
         planned, order = granted.planned, None
+        edited = self.edited | {plan.call.id: plan.arguments for plan in planned if plan.edited}
         if planned:
             whole_bytes = whole_bytes_of(known, calls=len(planned)) if self.is_program else None
             order = RunTools(
                 step=known.step, calls=planned, most_s=known.spending.pacing.calls_s, whole_bytes=whole_bytes
             )
         now = replace(self, planned=planned, results=results, approved=(), beyond=(), stage="run", order=order)
+        now = replace(now, edited=edited)
         if order is None:
             return now._after_tools(known, (), changes=granted.changes)
         return Move(now, granted.changes, order)
@@ -580,4 +596,5 @@ class Calls(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             asks=self.asks,
             approved=self.approved,
             due=self.due,
+            edited=self.edited,
         )

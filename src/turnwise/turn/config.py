@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from turnwise.rules.history import NOTHING_STALE, StaleThinking
 from turnwise.rules.limits import Limit, Spent
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.permissions import PermissionRule, Policy
+from turnwise.rules.permissions import PermissionRule, Policy, RememberedScope
 from turnwise.rules.pricing import PriceRow
 from turnwise.rules.prompt_room import UNKNOWN_LIMITS, ModelLimits
 from turnwise.rules.recovery import Recover
@@ -44,8 +44,8 @@ from turnwise.vocab import (
 class OneAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A decision that a person has to make.
 
-    - `kind`: `approval` of a call, or a `question`. `by` says whether the `model` asks the question or a running
-      `tool`.
+    - `kind`: `approval` of a call, a `question`, or `steps`: whether the turn may take more steps than its limit
+      (`Policy.more_steps`). `by` says whether the `model` asks the question or a running `tool`.
     - `call` is the call in question; `arguments` are its complete JSON text (or free-form text).
     - `subject`: for an approval, the path, command or tool that needs it; for a question, its text.
     - `why` gives the reason in a sentence. `options` are answers to offer.
@@ -56,7 +56,7 @@ class OneAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     call: ToolCall
     arguments: str
     subject: str
-    kind: Literal["approval", "question"] = "approval"
+    kind: Literal["approval", "question", "steps"] = "approval"
     why: str = ""
     options: tuple[str, ...] = ()
     can_wait: bool = True
@@ -65,7 +65,7 @@ class OneAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AskOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an ask comes from: the turn, its step, and the folder in which the calls would run.
+    """Where an ask comes from: the turn, its step, the folder in which the calls would run, and the session.
 
     A turn keeps its id if another process continues it.
     """
@@ -73,6 +73,7 @@ class AskOrigin(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: str = ""
     step: int = 0
     folder: str = ""
+    session_id: str = ""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=HintedFields):
@@ -82,7 +83,9 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, me
     - `verdict`: `allow`, `deny`, or `later`. `later` leaves the call pending, and the run ends as `waiting`.
     - `text` is the answer to a question, or what the model is told with a denial.
     - `always`: until the turn ends, do not ask again about the same path, command or tool. (The command line keeps such an
-      answer for the session.)
+      answer for the session.) `scope` widens it: `prefix` is for commands that begin like this one, `edits` for all changes of
+      files in the workspace.
+    - `arguments`: the person has changed the call. With these arguments it is judged anew, and asked about again if need be.
     - `digest` is `OneAsk.digest`: the approval allows only what this ask has shown. Without it, the approval is for the ask
       that the approver got, or for the ask in the result that ended as `waiting`.
     - `subject`, if you set it, must equal the subject of the ask; otherwise the approval does not count.
@@ -94,6 +97,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, me
     by: Literal["person", "default", "program", "failed"] = "person"
     text: str = ""
     always: bool = False
+    scope: RememberedScope = "call"
+    arguments: str | None = None
     subject: str = ""
     digest: str = ""
 

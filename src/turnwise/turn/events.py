@@ -283,8 +283,9 @@ class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """A call that passed every check. `arguments` is strictly complete JSON text (or free-form text). `paths` are the resolved
     paths that it was judged on, and it may touch no others. `programs` are those that a command was judged on. `unasked`: neither
     a person nor a rule for this command allowed it. `grant` is a child's share of the turn's limits, and `place` its part of the
-    bounds on the tree. `shown` is the digest of what a person allowed: it is checked again before the call runs. `keeps` is what
-    a command finds read-only, by the mode that it was judged in: the whole folder, or what is guarded in it."""
+    bounds on the tree. `shown` is the digest of what a person allowed: it is checked again before the call runs. `edited`: the
+    arguments are a person's, not the model's. `keeps` is what a command finds read-only, by the mode that it was judged in: the
+    whole folder, or what is guarded in it."""
 
     call: ToolCall
     arguments: str
@@ -297,6 +298,7 @@ class PlannedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     grant: Limit | None = None
     place: Place | None = None
     shown: str = ""
+    edited: bool = False
 
 
 class InspectCalls(msgspec.Struct, frozen=True, kw_only=True, tag="inspect_calls", omit_defaults=True):

@@ -11,13 +11,14 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.errors import CallerError, TurnwiseBug
-from turnwise.rules.limits import counts_cost, no_price
+from turnwise.rules.limits import MaxSteps, counted, counts_cost, no_price
 from turnwise.rules.pricing import can_project
 from turnwise.rules.prompt_room import ATE_ALL
 from turnwise.rules.recovery import Settled, as_ended
 from turnwise.turn.attempt import Attempt, Composing
-from turnwise.turn.call_sorting import TakenUp
-from turnwise.turn.events import Event, PrepareStep, StepPrepared
+from turnwise.turn.call_sorting import TakenUp, before_answer
+from turnwise.turn.config import OneAsk
+from turnwise.turn.events import Ask, Asked, Event, PrepareStep, RulesAdded, StepPrepared
 from turnwise.turn.next_phase import BeyondCap, follows
 from turnwise.turn.outcomes import (
     FATAL,
@@ -74,7 +75,7 @@ from turnwise.turn.turn_state import (
     why_stopped,
 )
 from turnwise.turn.verdicts import Barred
-from turnwise.vocab import Fault, Message, Request, Response, StopReason, Text
+from turnwise.vocab import Fault, Message, Request, Response, StopReason, Text, ToolCall
 
 # How a step begins: the verdict of the limits, then the user's `prepare_step`.
 
@@ -84,11 +85,27 @@ def _begun(known: Known, *, pacing: Pacing) -> list[Change]:
     return [StepBegun(pacing)] if room is known.room else [StepBegun(pacing), Replaced(room=room)]
 
 
+def _has_more_steps(known: Known) -> bool:
+    """Whether the number of steps alone makes this the last step, and a person may allow more."""
+    policy = known.config.policy
+    is_last = known.spending.pacing.bound == MaxSteps(known.config.max_steps) and known.step > 1
+    ends = known.guarding.ends is not None or bool(known.room.ends)
+    return is_last and not ends and policy is not None and policy.attended and policy.more_steps > 0
+
+
+def _ask_for_steps(known: Known) -> Ask:
+    step, requests = known.step, known.spending.requests
+    call = ToolCall(id=f"steps-{step}", name="more_steps", arguments="{}")
+    subject = f"{counted(step - 1, 'step')}, {counted(requests, 'request')}"
+    ask = OneAsk(call=call, arguments="{}", subject=subject, kind="steps", can_wait=False)
+    return Ask(step=step, asks=(ask,), deadline_s=before_answer(known, known.config.deadlines.ask_s))
+
+
 class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """`prepared` is the answer of `prepare_step`. `before` is what stopped the step, while the prompt is made smaller."""
 
     wish: Wish
-    stage: Literal["begin", "begun", "fitted", "prepare", "fitted prepared"] = "begin"
+    stage: Literal["begin", "begun", "further", "fitted", "prepare", "fitted prepared"] = "begin"
     prepared: StepPrepared = NOTHING_PREPARED
     before: Pacing | None = None
 
@@ -97,6 +114,10 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             case "begin":
                 begun = _begun(known, pacing=paced(known, step=known.step + 1))
                 return Move(replace(self, stage="begun"), begun)
+            case "further":
+                return Move(replace(self, stage="begun"), (Paced(paced(known)),))
+            case "begun" if _has_more_steps(known):
+                return Move(self, (), _ask_for_steps(known))
             case "begun":
                 return self._judge(known, known.spending.pacing, then="fitted") or self._prepare(known)
             case "fitted":
@@ -107,7 +128,12 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
                 return self._over(self.prepared) if known.fits else self._stop(known)
 
     def receive(self, event: Event, known: Known) -> Move:
-        """Take the answer of `prepare_step`. With a model of another price, the limits may not allow the step."""
+        """Take the answer of `prepare_step`. With a model of another price, the limits may not allow the step. Or take a person's
+        answer: whether the turn may have more steps."""
+        if isinstance(event, RulesAdded):
+            return self.go(known)
+        if isinstance(event, Asked):
+            return self._asked(known, event)
         if not isinstance(event, StepPrepared):
             raise TurnwiseBug(f"a step does not wait for {type(event).__name__}")
         config = known.config
@@ -137,6 +163,13 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def leave(self, leaving: Leaving, known: Known, told: object) -> Left:
         return Left()
+
+    def _asked(self, known: Known, event: Asked) -> Move:
+        config = known.config
+        if not any(one.verdict == "allow" for one in event.approvals) or config.policy is None:
+            return self._judge(known, known.spending.pacing, then="fitted") or self._prepare(known)
+        further = replace(config, max_steps=config.max_steps + config.policy.more_steps)
+        return Move(replace(self, stage="further"), (Replaced(config=further),))
 
     def _judge(
         self,

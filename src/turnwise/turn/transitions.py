@@ -102,6 +102,7 @@ _NO_CALL: _Commands = {
 }
 _AFTER_CALLS: _Commands = {**_REQUEST, FinishTurn: "calls are pending, or no request is left within the limits"}
 _OUTPUT = "an answer fits the wanted schema, and its type may know more"
+_STEPS = "the step limit is near, and a person may allow more steps"
 _RULES = "always: the command at hand goes on, the next calls are judged by the rules"
 _MESSAGE = "always: the command at hand goes on, the next request carries the message"
 
@@ -136,6 +137,7 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         FinishTurn: "else",
     },
     (State.CHECKING, OutputChecked): {
+        Ask: _STEPS,
         PrepareStep: "the same as SendRequest, where the user gave a prepare_step",
         RunHooks: "the same as SendRequest, where the user gave hooks for requests",
         SendRequest: "the answer was refused, or a message has come",
@@ -160,6 +162,8 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         RunScript: _TOOLS[RunScript],
         **_NO_CALL,
         RunHooks: _REQUEST[RunHooks],
+        InspectCalls: "the person has changed a call: it is judged anew",
+        Ask: f"the person has changed a call that is asked about; or {_STEPS}",
     },
     (State.WAITING, WaitOver): {
         RunHooks: "always but for the next; the user gave hooks for requests",
@@ -171,6 +175,7 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         **_AFTER_CALLS,
         RunHooks: "the user gave hooks for results, or for the next request",
         RunScript: "a program comes next, or continues with these results",
+        Ask: _STEPS,
     },
     (State.SCRIPTING, ScriptCalled): {
         RunHooks: "calls of the program may run, and the user gave hooks for tools",
@@ -183,6 +188,7 @@ _TABLE: dict[tuple[State, type[Event]], _Commands] = {
         **_AFTER_CALLS,
         RunHooks: "the user gave hooks for results, or for the next request",
         RunScript: "the next program of the response",
+        Ask: _STEPS,
     },
     **{(state, RulesAdded): {command: _RULES} for command, state in WAITS.items() if state is not State.FINISHED},
     (State.ASKING, RulesAdded): {

@@ -8,18 +8,20 @@ import msgspec
 
 from turnwise.rules.advice import DECIDE_YOURSELF, GO_ON_WITHOUT, LOOK_AGAIN, allowed_by
 from turnwise.rules.allowances import allowing_options
-from turnwise.rules.arguments import Unsound, judge_call
+from turnwise.rules.arguments import Sound, Unsound, judge_call
 from turnwise.rules.history import error_result, fit_result
 from turnwise.rules.permission_facts import CallFacts, Keeps, Mode
 from turnwise.rules.permissions import (
     PLAN_ONLY,
+    PermissionVerdict,
     Policy,
     allowed_by_default,
     asked_parts,
+    hides_something,
     judge_permission,
     mode_of,
     names_match,
-    session_rules,
+    rules_in_scope,
 )
 from turnwise.rules.read_only_commands import judged_programs
 from turnwise.rules.recovery import Cut, CutCall
@@ -59,10 +61,7 @@ def after_hooks(
             elif outcome.result is not None:
                 results[call.id] = fit_result(outcome.result, call=call)
             elif outcome.arguments is not None:
-                changed = msgspec.structs.replace(
-                    call, arguments=outcome.arguments, state=ArgumentsState.COMPLETE, reason=None, alternatives=()
-                )
-                verdict = judge_call(changed, tools=tools, finish=FinishReason.TOOL_CALLS, limit_tokens=None)
+                verdict = _changed(call, arguments=outcome.arguments, tools=tools)
                 if isinstance(verdict, Unsound):
                     words = f"Not run: the hook `{outcome.by}` changed the arguments, and they are not usable now. "
                     results[call.id] = error_result(call, text=words + verdict.text)
@@ -71,6 +70,44 @@ def after_hooks(
         if call.id not in results:
             kept.append(plan if arguments == plan.arguments else msgspec.structs.replace(plan, arguments=arguments))
     return Sifted(planned=tuple(kept), results=results)
+
+
+def _changed(call: ToolCall, *, arguments: str, tools: Mapping[str, ToolSpec]) -> Sound | Unsound:
+    """The verdict on the call with other arguments than the model's."""
+    changed = msgspec.structs.replace(
+        call, arguments=arguments, state=ArgumentsState.COMPLETE, reason=None, alternatives=()
+    )
+    return judge_call(changed, tools=tools, finish=FinishReason.TOOL_CALLS, limit_tokens=None)
+
+
+def edited_by_person(
+    planned: Sequence[PlannedCall],
+    *,
+    answers: Mapping[str, Approval],
+    asks: Sequence[OneAsk],
+    tools: Mapping[str, ToolSpec],
+) -> Sifted | None:
+    """The calls as the person has changed them; they are judged anew. None: no call was changed."""
+    kept, results = list[PlannedCall](), dict[str, ToolResult]()
+    asked = {ask.call.id for ask in asks}
+    for plan in planned:
+        answer = answers.get(plan.call.id)
+        if answer is None or answer.arguments is None or plan.call.id not in asked:
+            kept.append(plan)
+            continue
+        verdict = _changed(plan.call, arguments=answer.arguments, tools=tools)
+        if isinstance(verdict, Unsound):
+            text = f"Not run: the user changed the arguments, and they are not usable now. {verdict.text}"
+            results[plan.call.id] = error_result(plan.call, text=text)
+        else:
+            kept.append(msgspec.structs.replace(plan, arguments=verdict.arguments, edited=True, shown=""))
+    return Sifted(planned=tuple(kept), results=results) if results or tuple(kept) != tuple(planned) else None
+
+
+def told_of_edits(results: Sequence[ToolResult], *, edited: Mapping[str, str]) -> list[ToolResult]:
+    """The results; each of a call that the person has changed says first what it is a result of."""
+    told = {id: (Text(EDITED.format(arguments=arguments)),) for id, arguments in edited.items()}
+    return [msgspec.structs.replace(one, content=told.get(one.call_id, ()) + one.content) for one in results]
 
 
 def changed_results(planned: Sequence[PlannedCall], *, outcomes: Sequence[HookOutcome]) -> dict[str, ToolResult]:
@@ -97,6 +134,8 @@ WILL_NOT_SAY = f"The user does not want to answer this. {DECIDE_YOURSELF}"
 CHANGED_SINCE = (
     "Denied: this call would no longer do what the user was shown and allowed, so it was not run. " + LOOK_AGAIN
 )
+WOULD_FAIL = "Not run: `{tool}` would fail as things are, so the user was not asked about it: {why}"
+EDITED = "[The user changed this call before it ran. What follows is about: {arguments}]\n"
 MAX_WHYS = 20  # for the parts of one command; the whole command is shown above them
 KEPT: Mapping[Mode, Keeps] = {"plan": "folder", "sandbox": "guarded"}
 ASKED_BEFORE = "it was asked about before, and waits for an answer"
@@ -151,6 +190,11 @@ def judge_calls(
         if verdict.kind == "deny":
             results[call.id] = error_result(call, text=_denied(known, why=verdict.why, hint=hint, policy=policy))
             continue
+        if verdict.kind == "ask" and (
+            fails := _known_to_fail(known, verdict=verdict, policy=policy, before=kept, facts=facts)
+        ):
+            results[call.id] = error_result(call, text=WOULD_FAIL.format(tool=call.name, why=fails))
+            continue
         if verdict.kind == "ask":
             asks.append(
                 OneAsk(
@@ -173,6 +217,31 @@ def judge_calls(
             )
         kept.append(plan)
     return Sifted(planned=tuple(kept), results=results, asks=tuple(asks))
+
+
+def _known_to_fail(
+    known: CallFacts,
+    *,
+    verdict: PermissionVerdict,
+    policy: Policy,
+    before: Sequence[PlannedCall],
+    facts: Mapping[str, CallFacts],
+) -> str:
+    """Why nobody is asked about this call: it would fail, whatever the calls `before` it do. Empty where that is not sure, or not
+    for the model to know."""
+    is_ruled = verdict.rule is not None and verdict.rule.path is not None
+    if not known.fails or is_ruled or hides_something(known, home=policy.home):
+        return ""
+    touched = {path.resolved for path in known.paths}
+    for plan in before:
+        other = facts.get(plan.call.id)
+        if other is not None and other.effect in ("none", "read"):
+            continue
+        if other is None or other.effect == "execute" or known.effect == "execute" or other.unknown:
+            return ""
+        if touched & {path.resolved for path in other.paths}:
+            return ""
+    return known.fails
 
 
 def left_asks(
@@ -290,10 +359,12 @@ def remembered(
         plan, approval = plans.get(ask.call.id), answers.get(ask.call.id)
         if plan is None or approval is None or not approval.always or approval.verdict != "allow":
             continue
+        if approval.arguments is not None:
+            continue  # it was about another call than the one that was shown
         if not holds(approval, ask=ask):
             continue
         known = facts_of(plan, facts=facts, offers=offers)
-        rules += session_rules(known, policy=msgspec.structs.replace(policy, rules=rules))
+        rules += rules_in_scope(known, policy=msgspec.structs.replace(policy, rules=rules), scope=approval.scope)
     return policy if rules == policy.rules else msgspec.structs.replace(policy, rules=rules)
 
 

@@ -257,20 +257,23 @@ async def test_sessions_are_listed_page_by_page(lab: Lab, folder: Path, monkeypa
 
 
 async def test_modes_tighten_and_loosen_what_is_asked(lab: Lab, folder: Path) -> None:
-    """Read only: nothing is asked and nothing written; edits: written without an ask; a command is still asked about."""
+    """Plan, once called read-only: nothing is asked and nothing written, whatever is allowed; edits: written without an ask; a
+    command is still asked about. Sandbox mode is not offered in a folder that is no repository."""
     async with editing(given_at(lab, "read-edit-answer", allow=("write",))) as (client, editor):
         session = await new(client, folder)
         await client.set_session_mode(session_id=session, mode_id="read-only")
         await say(client, session, "Set it.")
         assert (folder / "notes.txt").read_text() == "status: draft\n" and not editor.asked
         told = editor.call(EDITED)["content"][0].content.text
-        assert "(the editor's mode `read-only` says `deny`). To allow it: set another mode" in told
+        assert "this session is in plan mode, in which nothing is changed" in told
     async with editing(given_at(lab, "read-edit-answer")) as (client, editor):
         session = await new(client, folder)
         chosen = await client.set_config_option(session_id=session, config_id="mode", value="edits")
         assert chosen is not None and chosen.config_options[0].current_value == "edits"
         await say(client, session, "Set it.")
         assert (folder / "notes.txt").read_text() == "status: done\n" and not editor.asked
+        with pytest.raises(RequestError, match="sandbox mode is not offered here"):
+            await client.set_session_mode(session_id=session, mode_id="sandbox")
         with pytest.raises(RequestError, match="no mode `all`"):
             await client.set_session_mode(session_id=session, mode_id="all")
     editor = Editor()

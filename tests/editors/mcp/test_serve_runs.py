@@ -95,7 +95,7 @@ async def test_an_ask_goes_to_the_clients_person(lab: Lab, folder: Path, era: Er
     async with serving(lab, "read-edit-answer", root=folder, era=era, person=person) as client:
         result = await call(client, "run", SET)
     (asked,) = person.asked
-    assert "edit wants to run:\nnotes.txt\n" in asked.message and "-status: draft\n+status: done" in asked.message
+    assert "Edit notes.txt?\nnotes.txt\n" in asked.message and "-status: draft\n+status: done" in asked.message
     assert "asked because" in asked.message and "edit(notes.txt)" in asked.message
     assert asked.requested_schema["properties"]["answer"]["enum"] == [  # pyright: ignore[reportAttributeAccessIssue]
         "allow once",

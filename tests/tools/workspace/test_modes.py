@@ -180,7 +180,9 @@ async def test_hooks_find_the_folder_read_only_in_plan_mode(tree: Path, sandbox:
     """A hook of the user reads its input there and answers; what it would change stays as it is. Without such a sandbox it fails,
     and a guard that fails denies."""
     script = tree.parent / "hook.sh"
-    script.write_text('#!/bin/sh\ngrep -q before_tool || exit 3; (echo x > seen.json) 2>/dev/null; echo \'{"deny": "no"}\'\n')
+    script.write_text(
+        '#!/bin/sh\ngrep -q before_tool || exit 3; (echo x > seen.json) 2>/dev/null; echo \'{"deny": "no"}\'\n'
+    )
     script.chmod(0o700)
     table = {"hooks": [{"point": "before_tool", "command": [str(script)], "tools": "*"}]}
     looks = ToolAboutToRun(call_id="1", tool="bash", arguments="{}", step=1)

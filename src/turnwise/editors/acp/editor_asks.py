@@ -30,9 +30,11 @@ from turnwise.coding_agent.asked_calls import (
     in_own_time,
     is_allowed,
     refusal_of,
-    rules_said,
+    scope_named,
+    steps_question,
     title_of,
     why_of,
+    widenings,
 )
 from turnwise.coding_agent.text import visible, visible_line
 from turnwise.editors.acp.editor_updates import (
@@ -46,7 +48,7 @@ from turnwise.editors.acp.editor_updates import (
     told,
 )
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.permissions import Policy, session_rules
+from turnwise.rules.permissions import Policy, RememberedScope
 from turnwise.running.approvals import Asking
 from turnwise.turn.config import Approval, OneAsk
 from turnwise.vocab import ToolCall
@@ -54,7 +56,12 @@ from turnwise.vocab import ToolCall
 if TYPE_CHECKING:
     from acp.agent.connection import AgentSideConnection
 
-ONCE, ALWAYS, NO = "allow-once", "allow-always", "reject-once"
+ONCE, NO = "allow-once", "reject-once"
+ALWAYS: dict[RememberedScope, str] = {
+    "call": "allow-always",
+    "prefix": "allow-always-prefix",
+    "edits": "allow-always-edits",
+}
 MAX_OPTIONS = 20  # of a question
 MAX_WRITTEN = 64 * 1024  # characters of an answer, as at a terminal
 ANSWER = "answer"
@@ -100,32 +107,41 @@ class EditorApprover:
         """Raises NotInTime."""
         if ask.kind == "question":
             return await self._question(ask, asking=asking)
+        if ask.kind == "steps":
+            return await self._steps(ask, asking=asking)
         facts = await self._means.around.facts(ask)
         if is_allowed(facts, policy=self.policy):
             return answer_to(ask, verdict="allow")
         ask = as_it_is_now(ask, facts=facts)
-        rules = session_rules(facts, policy=self.policy)
+        wider = widenings(facts, policy=self.policy)
         options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
         more: list[str] = []
-        if rules:
-            whole = rules_said(rules, workspace=self.policy.workspace)
-            said = ends_of(whole)
-            more = [] if said == whole else [f"always would allow: {whole}"]
+        for scope, one in wider.items():
+            said = ends_of(one.said)
+            more += [] if said == one.said else [f"always would allow: {one.said}"]
             name = f"Always allow in this session: {said}"
-            options.append(PermissionOption(option_id=ALWAYS, name=name, kind="allow_always"))
+            options.append(PermissionOption(option_id=ALWAYS[scope], name=name, kind="allow_always"))
         options.append(PermissionOption(option_id=NO, name="Do not run it", kind="reject_once"))
         try:
             content = await self._shown(ask, facts=facts, more=more)
         except NotWhole as fault:
             return self._refused(ask, fault=fault)
-        match await self._chosen(ask, asking=asking, content=content, options=options):
-            case "allow-once":
-                return answer_to(ask, verdict="allow")
-            case "allow-always":
-                self.policy = msgspec.structs.replace(self.policy, rules=(*self.policy.rules, *rules))
-                return answer_to(ask, verdict="allow", always=True)
-            case _:
-                return answer_to(ask, verdict="deny")
+        chosen = await self._chosen(ask, asking=asking, content=content, options=options)
+        if (scope := scope_named(chosen, names=ALWAYS, offered=wider)) is not None:
+            rules = (*self.policy.rules, *wider[scope].rules)
+            self.policy = msgspec.structs.replace(self.policy, rules=rules)
+            return answer_to(ask, verdict="allow", scope=scope)
+        return answer_to(ask, verdict="allow" if chosen == ONCE else "deny")
+
+    async def _steps(self, ask: OneAsk, *, asking: Asking) -> Approval:
+        """Whether the turn may take more steps than its limit."""
+        question = steps_question(ask, asking=asking, around=self._means.around, policy=self.policy)
+        options = [
+            PermissionOption(option_id=ONCE, name="Go on", kind="allow_once"),
+            PermissionOption(option_id=NO, name="Answer now", kind="reject_once"),
+        ]
+        chosen = await self._chosen(ask, asking=asking, content=[told(question, whole=True)], options=options)
+        return answer_to(ask, verdict="allow" if chosen == ONCE else "deny")
 
     async def _question(self, ask: OneAsk, *, asking: Asking) -> Approval:
         """One with answers to choose from is put as a choice, any other as a form, if the editor has forms."""

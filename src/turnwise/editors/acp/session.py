@@ -498,7 +498,7 @@ class EditorSession:
         in_editor = runs_in_editor(read_layers(self.folder, env=means.env), can=means.can)
         self._runs_commands = in_editor and is_text(str(self.folder))  # the protocol has no word for other names
         terms = FaceTerms(
-            fit=self._fit,
+            fit=self._fit if self._replaces_tools else None,
             runs_commands=self._runs_commands,
             mode=self._mode,
         )
@@ -512,6 +512,11 @@ class EditorSession:
     def _show_terminal(self, call: ToolCall, terminal: str) -> None:
         if self._teller is not None:
             self._teller.show_terminal(call, terminal)
+
+    @property
+    def _replaces_tools(self) -> bool:
+        fs = self._means.can.fs
+        return self._runs_commands or bool(fs is not None and fs.read_text_file)
 
     def _fit(self, tool: Tool, workspace: WorkspacePaths) -> Tool:
         """The tool with the editor's unsaved texts, and its terminal where the user wants that."""

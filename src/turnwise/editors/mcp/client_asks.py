@@ -11,24 +11,34 @@ from turnwise.base.clock import Clock
 from turnwise.coding_agent.asked_calls import (
     AskSurroundings,
     NotWhole,
+    Widened,
     answer_to,
     answered_in_order,
     as_it_is_now,
     confusables_in,
     in_own_time,
     is_allowed,
+    path_said,
+    question_of,
     refusal_of,
-    rules_said,
+    scope_named,
+    steps_question,
     why_of,
+    widenings,
 )
 from turnwise.coding_agent.text import visible, visible_line
 from turnwise.rules.permission_facts import CallFacts
-from turnwise.rules.permissions import PermissionRule, Policy, session_rules
+from turnwise.rules.permissions import Policy, RememberedScope
 from turnwise.running.approvals import Asking
 from turnwise.turn.config import Approval, OneAsk
 
 FIELD = "answer"
-ONCE, ALWAYS, NO = "allow once", "always allow in this run", "do not run it"
+ONCE, NO = "allow once", "do not run it"
+ALWAYS: dict[RememberedScope, str] = {
+    "call": "always allow in this run",
+    "prefix": "always allow commands that begin so",
+    "edits": "allow all file changes in this run",
+}
 MAX_SHOWN = 16 * 1024  # characters of a question: a person reads no more
 MAX_OPTIONS = 20
 MAX_WRITTEN = 64 * 1024  # characters of an answer, as at a terminal
@@ -86,11 +96,11 @@ class Questions:
 
 
 class _Put(msgspec.Struct, frozen=True, kw_only=True):
-    """An ask that was put to the client, and the rules that `always` would add."""
+    """An ask that was put to the client, and what more than one call a person may allow."""
 
     ask: OneAsk
     question: Question
-    rules: tuple[PermissionRule, ...] = ()
+    wider: Mapping[RememberedScope, Widened] = {}
 
 
 class ClientApprover:
@@ -112,7 +122,7 @@ class ClientApprover:
         try:
             for ask in asking.asks:
                 try:
-                    one = await self._put(ask, path=asking.path)
+                    one = await self._put(ask, asking=asking)
                 except NotWhole as fault:
                     self._note(f"not asked about, and denied: {visible_line(ask.call.name)}: {fault}")
                     refused[ask.call.id] = refusal_of(ask, fault=fault)
@@ -131,18 +141,22 @@ class ClientApprover:
             for one in put.values():
                 one.question.withdraw()
 
-    async def _put(self, ask: OneAsk, *, path: tuple[str, ...]) -> _Put | None:
+    async def _put(self, ask: OneAsk, *, asking: Asking) -> _Put | None:
         """None for what was allowed always. Raises NotWhole for what cannot be shown whole."""
+        path = asking.path
         if ask.kind == "question":
             return _Put(ask=ask, question=self._questions.ask(*self._question_of(ask, path=path)))
+        if ask.kind == "steps":
+            question = steps_question(ask, asking=asking, around=self._around, policy=self.policy)
+            return _Put(ask=ask, question=self._questions.ask(question, {"title": "Go on?", "enum": [ONCE, NO]}))
         facts = await self._around.facts(ask)
         if is_allowed(facts, policy=self.policy):
             return None
         ask = as_it_is_now(ask, facts=facts)
-        rules = session_rules(facts, policy=self.policy)
-        message = await self._shown(ask, facts=facts, path=path, rules=rules)
-        field = {"title": "Run it?", "enum": [ONCE, *([ALWAYS] if rules else []), NO]}
-        return _Put(ask=ask, question=self._questions.ask(message, field), rules=rules)
+        wider = widenings(facts, policy=self.policy)
+        message = await self._shown(ask, facts=facts, path=path, wider=wider)
+        field = {"title": "Run it?", "enum": [ONCE, *[ALWAYS[scope] for scope in wider], NO]}
+        return _Put(ask=ask, question=self._questions.ask(message, field), wider=wider)
 
     async def _answered(self, ask: OneAsk, *, put: _Put | None, refused: Approval | None, asking: Asking) -> Approval:
         """Raises NotInTime."""
@@ -151,7 +165,7 @@ class ClientApprover:
         if put is None:
             return answer_to(ask, verdict="allow")
         shown_s = await put.question.shown_s
-        if ask.kind != "question" and is_allowed(
+        if ask.kind == "approval" and is_allowed(
             await self._around.facts(ask), policy=self.policy
         ):  # since the answer to another
             put.question.withdraw()
@@ -161,27 +175,27 @@ class ClientApprover:
         if ask.kind == "question":
             text = _options_of(ask).get(said, "" if ask.options else said)
             return answer_to(ask, verdict="allow" if text else "deny", text=text)
-        if said == ALWAYS and put.rules:
-            self.policy = msgspec.structs.replace(self.policy, rules=(*self.policy.rules, *put.rules))
-            return answer_to(put.ask, verdict="allow", always=True)
+        if (scope := scope_named(said, names=ALWAYS, offered=put.wider)) is not None:
+            rules = (*self.policy.rules, *put.wider[scope].rules)
+            self.policy = msgspec.structs.replace(self.policy, rules=rules)
+            return answer_to(put.ask, verdict="allow", scope=scope)
         return answer_to(put.ask, verdict="allow" if said == ONCE else "deny")
 
     async def _shown(
-        self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...], rules: Sequence[PermissionRule]
+        self, ask: OneAsk, *, facts: CallFacts, path: tuple[str, ...], wider: Mapping[RememberedScope, Widened]
     ) -> str:
         """What would run, and what a file tool would change; why it is asked."""
         workspace = self._around.workspace
         runs, changes = await self._around.would_do(ask, facts=facts)
         what = [*runs, *changes]
         marks = await asyncio.to_thread(confusables_in, [ask.call.name, *what], folder=lambda: workspace.root)
-        always = rules_said(rules, workspace=self.policy.workspace) if rules else ""
         below = [
             *([f"asked because: {visible_line(why_of(ask))}"] if why_of(ask) else []),
-            *([f"`{ALWAYS}` would allow: {always}"] if always else []),
+            *[f"`{ALWAYS[scope]}` would allow: {one.said}" for scope, one in wider.items()],
             *marks.lines,
         ]
-        who = " › ".join([visible_line(name) for name in [*path, ask.call.name]])
-        return _whole(map(marks.mark, [f"{who} wants to run:", *what]), below=below)
+        who = f" (asked by {path_said(path)})" if path else ""
+        return _whole(map(marks.mark, [f"{question_of(ask, changes=changes)}{who}", *what]), below=below)
 
     def _question_of(self, ask: OneAsk, *, path: tuple[str, ...]) -> tuple[str, dict[str, object]]:
         """A question's message and its field. Raises NotWhole."""

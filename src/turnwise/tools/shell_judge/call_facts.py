@@ -7,8 +7,10 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+
 from turnwise.base.programs import ProgramSearch
-from turnwise.rules.permission_facts import Access, CallFacts, PathFact, ShellFacts
+from turnwise.rules.permission_facts import IN_SHELL, RESERVED, SETTING, Access, CallFacts, PathFact, ShellFacts
 from turnwise.tools.sandbox.environment import PrivateFolder
 from turnwise.tools.shell_judge.paths import Paths, readable
 from turnwise.tools.shell_judge.repositories import environment_doubt
@@ -72,6 +74,16 @@ def _state(path: str, *, most_bytes: int) -> tuple[str, int]:
 
 # Where a tool is not one of ours (`paths_of_call` knows those): arguments that name paths, by the conventions of tools that
 # work on files; also in the items of a list (`edits[].path`).
+SHELLS_OWN = (
+    RESERVED
+    | SETTING
+    | IN_SHELL
+    | frozenset(
+        """alias bg bind break builtin caller command compgen complete compopt continue dirs disown echo enable exec exit false
+        fc fg hash help history jobs kill logout pwd return set shift shopt suspend times true type ulimit umask unalias wait :
+        time coproc""".split()
+    )
+)
 PATH_KEYS = frozenset(
     """path paths file files filename file_path filepath folder directory dir source destination target src dst from to
     old_path new_path cwd workdir working_directory root""".split()
@@ -97,13 +109,14 @@ def inspect_call(
     programs: ProgramSearch | None = None,
     private: PrivateFolder | None = None,
     kept: Iterable[Path] = (),
+    is_confined: bool = False,
 ) -> CallFacts:
     """What the call would touch and run. Reads the file system (links, globs), runs nothing; never raises for bad arguments.
 
     `effect` is the tool's (`none, read, write, execute`). `environment` is the one that a command would see (default: this
     process's); `home` what `~` stands for (default: its HOME); `programs` where the names of programs lead for it (default:
     by the environment's PATH, where commands can write in the workspace), `private` the folder that commands have for themselves.
-    In the folders `kept` lies what turnwise wrote for the model.
+    In the folders `kept` lies what turnwise wrote for the model. `is_confined`: a sandbox keeps commands from all else.
     """
     environment, kept = os.environ if environment is None else environment, tuple(kept)
     folder = str(home) if home is not None else environment.get("HOME") or str(Path("~").expanduser())
@@ -119,6 +132,7 @@ def inspect_call(
                 environment=environment.keys(),
                 git_doubt=environment_doubt(environment),
             )
+            shell = msgspec.structs.replace(shell, confined=is_confined)
         elif command is not None:
             shell = ShellFacts(parsed=False, problem="the command is no text")
     if effect == "none":
@@ -128,6 +142,19 @@ def inspect_call(
     state = state_of(facts) if effect == "write" else ""
     found = CallFacts(call_id=call_id, tool=tool, effect=effect, paths=facts, shell=shell, state=state)
     return readable(found)
+
+
+def missing_program(shell: ShellFacts | None, *, programs: ProgramSearch, workspace: str) -> str:
+    """Why a script of one plain command cannot run: there is no program of that name. Empty where there is, or may be."""
+    commands = () if shell is None or not shell.plain else [one for one in shell.commands if not one.guessed]
+    if len(commands) != 1 or not commands[0].words or not commands[0].words[0].literal:
+        return ""
+    name = commands[0].words[0].text
+    if not name or name in SHELLS_OWN or commands[0].words[0].glob:
+        return ""
+    if "/" in name:
+        return "" if Path(workspace, name).expanduser().exists() else f"there is no program `{name}` here"
+    return "" if programs.find(name, places=(workspace,)).path else f"there is no program `{name}` on PATH"
 
 
 def _facts(tool: str, arguments: Mapping[str, object], *, paths: Paths, access: Access) -> tuple[PathFact, ...]:

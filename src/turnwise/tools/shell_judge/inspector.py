@@ -14,6 +14,7 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.running.run_context import Inspector
 from turnwise.running.tools import Tool
 from turnwise.tools.sandbox.environment import PrivateFolder
+from turnwise.tools.workspace.previews import why_it_would_fail
 from turnwise.turn.config import Effect
 from turnwise.turn.events import PlannedCall
 
@@ -30,17 +31,22 @@ def inspector(
     environment: Mapping[str, str] | None = None,
     programs: ProgramSearch | None = None,
     private: Callable[[], PrivateFolder | None] = lambda: None,
+    is_confined: bool = False,
+    foresees: bool = False,
     clock: Clock | None = None,
     timeout_s: float = INSPECT_S,
 ) -> Inspector:
     """Finds the facts of calls of `tools` in `workspace`, all of a step within `timeout_s` seconds.
 
     `home` is what `~` stands for, `environment` what a command would see (default: this process's, both). `programs` says where
-    names of programs lead, `private` which folder commands have for themselves; give those of the `Shell`. A call whose facts
-    cannot be had (out of time, arguments that are no object) has `unknown` facts, and is asked about.
+    names of programs lead, `private` which folder commands have for themselves; give those of the `Shell`. `is_confined`: a
+    sandbox keeps commands from all else. `foresees`: it also says which calls would fail; the tools work on the files and
+    programs of this process. A call whose facts cannot be had (out of time, arguments that are no object) has `unknown` facts,
+    and is asked about.
     """
     tools = tuple(tools)
     offers = {tool.name: tool.offer for tool in tools}
+    own = {tool.name: tool for tool in tools}
     seen = dict(os.environ if environment is None else environment)
     known: list[ProgramSearch] = [] if programs is None else [programs]
     watch = clock or SystemClock()
@@ -50,23 +56,32 @@ def inspector(
         return offer.effect if offer is not None else "execute"
 
     def facts_of(plan: PlannedCall) -> CallFacts:
-        from turnwise.tools.shell_judge.call_facts import inspect_call  # in the thread, with the first call
+        # in the thread, with the first call
+        from turnwise.tools.shell_judge.call_facts import inspect_call, missing_program
 
         try:
             if not known:  # found here, as the file system of the workspace may not answer
                 known.append(ProgramSearch(seen.get("PATH"), workspace=os.path.realpath(workspace)))
-            return inspect_call(
+            arguments = {"input": plan.arguments} if plan.call.free_form else _decode(plan.arguments)
+            found = inspect_call(
                 plan.call.id,
                 tool=plan.call.name,
                 effect=effect_of(plan),
-                arguments={"input": plan.arguments} if plan.call.free_form else _decode(plan.arguments),
+                arguments=arguments,
                 workspace=workspace,
                 home=home,
                 environment=seen,
                 kept=[kept for tool in tools if tool.keeps is not None and (kept := tool.keeps()) is not None],
                 programs=known[0],
                 private=private() if effect_of(plan) == "execute" else None,
+                is_confined=is_confined,
             )
+            if not foresees or plan.call.name not in own:
+                return found
+            root = Path(os.path.realpath(workspace))
+            fails = missing_program(found.shell, programs=known[0], workspace=str(root))
+            fails = fails or why_it_would_fail(own[plan.call.name], arguments, root=root)
+            return msgspec.structs.replace(found, fails=fails) if fails else found
         except (msgspec.DecodeError, OSError, ValueError, RecursionError) as error:
             return _unknown(
                 plan, effect=effect_of(plan), why=f"its arguments cannot be judged ({type(error).__name__})"

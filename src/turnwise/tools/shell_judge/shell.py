@@ -191,7 +191,20 @@ def inspect_script(
         walk.problem = str(error)
     facts = mark_absences((*walk.facts, *dict.fromkeys(walk.supposed)))
     problem, mixed = walk.problem, programs.are_mixed
-    return ShellFacts(commands=facts, parsed=not problem, problem=problem, mixed_path=mixed)
+    plain = walk.is_plain and not problem
+    return ShellFacts(commands=facts, parsed=not problem, problem=problem, mixed_path=mixed, plain=plain)
+
+
+_PLAIN_WORDS = frozenset("command_name word raw_string string number concatenation".split())
+
+
+def _is_plain(root: "Node", *, text: str) -> bool:
+    """Whether the script is the words of one command: nothing before, behind or around them."""
+    only = root.children[0] if len(root.children) == 1 else None
+    if only is None or only.type != "command" or root.has_error or "{" in text:
+        return False
+    is_all = only.text == text.strip(" \t\n").encode("utf-8", "surrogatepass")
+    return is_all and all(child.type in _PLAIN_WORDS for child in only.children)
 
 
 class _Walk:
@@ -218,6 +231,7 @@ class _Walk:
         self.words = WordPaths(paths)
         self.depth = 0
         self.nested = 0
+        self.is_plain = False
         self.trailing: dict[int, tuple[Node, ...]] = {}  # by node: the redirections behind the statement that it ends
 
     # scripts and nodes
@@ -231,6 +245,8 @@ class _Walk:
             self._doubt("`sh` may not read it as bash does")
         if root is None:
             return
+        if not within and not self.nested:
+            self.is_plain = _is_plain(root, text=text)
         self.nested += 1
         self.visit(root, within=within)
         self.nested -= 1

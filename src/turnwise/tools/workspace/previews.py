@@ -120,6 +120,12 @@ _PLANS: dict[str, Callable[[WorkspacePaths, PreviewArguments], ChangePlan]] = {
     "multi_edit": _multi_edit,
     "apply_patch": _apply_patch,
 }
+_TAKES: dict[str, type[msgspec.Struct]] = {
+    "write": WriteArguments,
+    "edit": EditArguments,
+    "multi_edit": MultiEditArguments,
+    "apply_patch": PatchArguments,
+}
 CHANGING = frozenset(_PLANS)  # the tools that change files by themselves
 
 
@@ -152,6 +158,21 @@ def changes_of_call(workspace: WorkspacePaths, tool: str, arguments: PreviewArgu
     """
     plan_of = _PLANS.get(tool)
     return () if plan_of is None else plan_of(workspace, arguments).changes
+
+
+def why_it_would_fail(tool: Tool, arguments: PreviewArguments, *, root: Path) -> str:
+    """Why this call of one of our own file tools would fail as things are, in the tool's words; empty where it would not, or
+    where that is not known. Changes nothing."""
+    takes = _TAKES.get(tool.name)
+    if takes is None or tool.offer.spec.parameters != _schema(takes):
+        return ""
+    try:
+        # what the model has seen of a file is known where the call runs
+        given = {**arguments, "overwrite": True} if tool.name == "write" else arguments
+        changes_of_call(WorkspacePaths(root), tool.name, given)
+    except (ToolFault, msgspec.ValidationError) as fault:
+        return str(fault)
+    return ""
 
 
 def shortly(lines: list[str]) -> list[str]:

@@ -150,14 +150,22 @@ class Shell:
         """The same, once there may be one."""
         return self.outputs if self._count else None
 
-    def inspector(self, tools: Iterable[Tool], *, clock: Clock | None = None) -> Inspector:
-        """Finds the facts of calls of `tools`, as its commands will see the folder."""
+    @property
+    def is_confined(self) -> bool:
+        """Whether a sandbox keeps its commands from files outside, from secrets, other processes and the network."""
+        sandbox = self.sandbox
+        return sandbox.files and sandbox.secrets and sandbox.processes and sandbox.leaves_none and not self.has_network
+
+    def inspector(self, tools: Iterable[Tool], *, clock: Clock | None = None, foresees: bool = False) -> Inspector:
+        """Finds the facts of calls of `tools`, as its commands will see the folder. `foresees`: it also says which would fail."""
         return inspector(
             tools,
             workspace=self.root,
             environment=command_environment(os.environ, temporary=None, also=self._also_env, hidden=self._hidden_env),
             programs=self.programs,
             private=self.private_folder,
+            is_confined=self.is_confined,
+            foresees=foresees,
             clock=clock,
         )
 
