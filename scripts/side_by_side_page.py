@@ -38,8 +38,7 @@ The tests run (and fail), each of six files is read and edited, the tests run ag
 - **answers**: `yes, once` answers each question for itself. `yes for more` chooses the answer that holds for more than this
   call, wherever there is one, as a person does who knows the agent. One line with a dash: nothing was asked.
 - **keys**: all keys of the answers. The prompt and its Enter are not counted.
-- **requests**: those that reached the model, with an agent's own for titles and the like. In the refactoring, turnwise's forced
-  answers after 20 steps stand in the place of three searches.
+- **requests**: those that reached the model, with an agent's own for titles and the like.
 - **seconds**: from Enter to the end of the answer. The program looks at the screen for 0.4 s before it answers, and the machine
   was busy, so only large differences mean something.
 
@@ -69,12 +68,12 @@ NOTES = """\
   command. So the figures of its first start hold behind a gateway only. In manual mode its answer for more holds for
   `pytest *`, and for all edits.
 - **Codex** asks nothing here, because a sandbox holds its commands from the first start on. That sandbox lets a command read the
-  user's keys; what a command prints goes to the model. Commands can also write in `/tmp`.
+  user's keys; what a command prints goes to the model. Claude Code's sandbox lets it, too.
 - **opencode** has no sandbox. It runs commands unasked; it judges by their words whether they leave the folder, and asks where
   a path outside is named.
 - **turnwise** asks where a command names a key, a hook or a path outside, in sandbox mode too, and its sandbox holds what the
-  words do not show. Two things cost keys here: each answer is a letter and Enter, and a turn ends after 20 steps, so that the
-  person writes `go on` (6 keys) in the refactoring.
+  words do not show. Two things cost keys here: each answer is a letter and Enter, and before the last of 20 steps it asks
+  whether the turn may take 20 more (Enter).
 
 ## What was not tried
 - A large live model, and Claude Code's auto mode with its check on the server.

@@ -146,8 +146,7 @@ TURNWISE_ASKS = (
     Question(rf"(?s)\[p\]{ANSWER}", ("y", ENTER), ("p", ENTER), rows=4),
     Question(rf"(?s)\[a\]{ANSWER}", ("y", ENTER), ("a", ENTER), rows=4),
     Question(rf"(?s)\[y\]{ANSWER}", ("y", ENTER), rows=4),
-    Question(r"Go on\? \[Y/n\]", (ENTER,), rows=3),
-    Question(r"There is more to do\.[^✓→]*\w*> *$", (*"go on", ENTER), rows=8),
+    Question(r"(?s)\[Y/n\].*then\s+no\): *$", (ENTER,), rows=3),
 )
 
 
