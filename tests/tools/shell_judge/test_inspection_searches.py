@@ -197,6 +197,46 @@ def test_a_script_behind_a_long_option_is_read(command: str, project: Path) -> N
     assert verdict_on(f"{name} --posix 1p notes.txt", project=project, rules=rules) == "allow"
 
 
+PLAIN_CONFIG = """[core]
+\tbare = false
+[user]
+\tname = A Person
+[remote "origin"]
+\turl = https://example.org/a/b.git
+\tfetch = +refs/heads/*:refs/remotes/origin/*
+"""
+
+
+@pytest.mark.promise("safe:judged")
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("", "allow"),
+        ('[remote "b"]\n\turl = git@example.org:a/b.git\n', "allow"),
+        ('[remote "b"]\n\turl = https://name:word@example.org/a\n', "ask"),
+        ('[remote "b"]\n\turl = https://ghp_abc@example.org/a\n', "ask"),
+        ("[http]\n\textraHeader = AUTHORIZATION: basic abc\n", "ask"),
+        ("[credential]\n\thelper = store\n", "ask"),
+        ("[hub]\n\toauthToken = abc\n", "ask"),
+        ("[a]\n\tb = \u202eabc\n", "ask"),
+        ("# " + "x" * 70_000, "ask"),
+    ],
+)
+def test_a_search_of_a_repository_asks_where_its_settings_may_hold_a_key(
+    more: str, expected: PermissionKind, project: Path
+) -> None:
+    """`grep -r` shows the lines of `.git/config` too, where a token may stand in an address; most have none."""
+    git = project / "plain" / ".git"
+    git.mkdir()
+    (git / "config").write_text(PLAIN_CONFIG + more)
+    for command in ("grep -rn x plain", "cd plain && grep -rn x ."):
+        assert verdict_on(command, project=project) == expected
+    assert verdict_on("cat plain/.git/config", project=project) == "ask"
+    (git / "config").unlink()
+    os.mkfifo(git / "config")
+    assert verdict_on("grep -rn x plain", project=project) == "ask"
+
+
 @pytest.mark.skipif(RG is None, reason="ripgrep is not installed")
 @pytest.mark.parametrize(
     ("file", "line"),

@@ -137,6 +137,11 @@ MAX_PATH_CHARS = 4096  # PATH_MAX of Linux
 MAX_GLOB_ENTRIES = 2000  # looked at for one word
 MAX_GLOB_MATCHES = 100
 MAX_SEARCHED = 10_000  # entries below a folder, some 20 ms
+MAX_CONFIG_BYTES = 64 * 1024
+# In a repository's configuration: a name in an address, or a word of settings that hold a key or name a program that does.
+_MAY_HOLD_KEY = re.compile(
+    rb"://[^/\s]*@|[^\x09-\x7e]|\x0b|\x0c|header|token|pass|secret|cookie|cred|key|smtp|imap", re.IGNORECASE
+)
 
 # Nothing is kept and nothing is revealed by them.
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
@@ -236,13 +241,30 @@ class Paths:
             looked.enter(place)
             folders[:] = [name for name in folders if looked.shows(name)]
             for name in filter(looked.shows, files):
-                if is_secret(f"{place}/{name}", home=self.home):
+                if is_secret(f"{place}/{name}", home=self.home) and not self._is_plain_config(place, name):
                     return name
             if search.follows:
                 for name in (*folders, *files):
                     if not is_inside(os.path.realpath(f"{place}/{name}"), folder=folder):
                         return name
         return ""
+
+    def _is_plain_config(self, place: str, name: str) -> bool:
+        """Whether it is a repository's configuration, which is secret for what may stand in it, and nothing of that does."""
+        path = f"{place}/{name}"
+        if (
+            name != "config"
+            or not place.endswith("/.git")
+            or is_secret(place, home=self.home)
+            or not os.path.isfile(path)  # noqa: PTH113
+        ):
+            return False
+        try:
+            with open(path, "rb") as file:  # noqa: PTH123
+                text = file.read(MAX_CONFIG_BYTES + 1)
+        except OSError:
+            return False
+        return len(text) <= MAX_CONFIG_BYTES and _MAY_HOLD_KEY.search(text) is None
 
     def matches(self, segment: SegmentGlob | str, *, place: str) -> list[str] | None:
         """The names in `place` that one segment of a glob matches; None where there are too many to look at."""
