@@ -190,6 +190,7 @@ def test_the_last_step_is_asked_about_and_a_yes_gives_as_many_again(limits: MaxR
     assert isinstance(more, SendRequest) and more.request.tool_choice != "none"
     asked = play.does(*reads(3), *reads(4), *reads(5))
     assert isinstance(asked, Ask) and asked.asks[0].subject == "5 steps, 5 requests"
+    assert asked.asks[0].arguments == '{"more":6}'
     last = play.does(Asked())
     assert isinstance(last, SendRequest) and last.request.tool_choice == "none"
     ends = play.does(received(6, Text("all read")))

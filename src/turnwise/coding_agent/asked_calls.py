@@ -336,11 +336,11 @@ def is_in_question(command: str) -> bool:
     return len(command) <= MAX_IN_QUESTION and "`" not in command and visible_line(command) == command
 
 
-def steps_question(ask: OneAsk, *, asking: Asking, around: AskSurroundings, policy: Policy) -> str:
+def steps_question(ask: OneAsk, *, asking: Asking, around: AskSurroundings) -> str:
     """`19 steps, 31 requests, cost $0.42; the next step is the last of this turn. Take up to 20 more?`"""
     spent = around.spent(asking.origin)
     so_far = f"{ask.subject}, cost {spent}" if spent else ask.subject
-    return f"{so_far}; the next step is the last of this turn. Take up to {policy.more_steps} more?"
+    return f"{so_far}; the next step is the last of this turn. Take up to {arguments_in(ask.arguments)['more']} more?"
 
 
 _EDITED = ("command", "url", "new", "content")

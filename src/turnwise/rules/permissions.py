@@ -88,7 +88,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, meta
     - `unattended`: `deny`, `allow`, or `later`. With `later` a run without an approver ends as `waiting`, and a later run
       continues with the answers (`approvals=`).
     - `trusts_project`: whether rules of the project's own files may allow calls.
-    - `more_steps`: before the last step of a run, ask a person whether it may take that many more. 0 asks nobody.
+    - `more_steps`: before the last step of a run, ask a person whether it may take that many more, or as many as it may take so
+      far, if that is more. 0 asks nobody.
     - `mode`: what runs unasked by default. `plan` refuses every change, whatever the rules say. `ask` is the usual mode. `edits`
       and `sandbox` count only where the inspector of calls says so too.
     - `confines`: whether commands can run with the folder read-only and without network. If not, `plan` refuses commands

@@ -213,7 +213,7 @@ class TerminalApprover:
 
     async def _steps(self, ask: OneAsk, *, asking: Asking, until: float) -> Approval:
         """Enter is a yes, as `[Y/n]` says."""
-        question = steps_question(ask, asking=asking, around=self._around, policy=self.policy)
+        question = steps_question(ask, asking=asking, around=self._around)
         while True:
             said = await self._terminal.line(
                 lambda: f"{question} [Y/n] ({self._left(until)}, then no): ", ticks=True, fresh=True, takes_paste=False

@@ -93,11 +93,18 @@ def _has_more_steps(known: Known) -> bool:
     return is_last and not ends and policy is not None and policy.attended and policy.more_steps > 0
 
 
+def _more_steps(known: Known) -> int:
+    """As many as the turn may take so far: a long turn asks ever more rarely."""
+    policy = known.config.policy
+    return 0 if policy is None else max(policy.more_steps, known.config.max_steps)
+
+
 def _ask_for_steps(known: Known) -> Ask:
     step, requests = known.step, known.spending.requests
-    call = ToolCall(id=f"steps-{step}", name="more_steps", arguments="{}")
+    more = f'{{"more":{_more_steps(known)}}}'
+    call = ToolCall(id=f"steps-{step}", name="more_steps", arguments=more)
     subject = f"{counted(step - 1, 'step')}, {counted(requests, 'request')}"
-    ask = OneAsk(call=call, arguments="{}", subject=subject, kind="steps", can_wait=False)
+    ask = OneAsk(call=call, arguments=more, subject=subject, kind="steps", can_wait=False)
     return Ask(step=step, asks=(ask,), deadline_s=before_answer(known, known.config.deadlines.ask_s))
 
 
@@ -166,9 +173,9 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     def _asked(self, known: Known, event: Asked) -> Move:
         config = known.config
-        if not any(one.verdict == "allow" for one in event.approvals) or config.policy is None:
+        if not any(one.verdict == "allow" for one in event.approvals):
             return self._judge(known, known.spending.pacing, then="fitted") or self._prepare(known)
-        further = replace(config, max_steps=config.max_steps + config.policy.more_steps)
+        further = replace(config, max_steps=config.max_steps + _more_steps(known))
         return Move(replace(self, stage="further"), (Replaced(config=further),))
 
     def _judge(

@@ -135,7 +135,7 @@ class EditorApprover:
 
     async def _steps(self, ask: OneAsk, *, asking: Asking) -> Approval:
         """Whether the turn may take more steps than its limit."""
-        question = steps_question(ask, asking=asking, around=self._means.around, policy=self.policy)
+        question = steps_question(ask, asking=asking, around=self._means.around)
         options = [
             PermissionOption(option_id=ONCE, name="Go on", kind="allow_once"),
             PermissionOption(option_id=NO, name="Answer now", kind="reject_once"),

@@ -147,7 +147,7 @@ class ClientApprover:
         if ask.kind == "question":
             return _Put(ask=ask, question=self._questions.ask(*self._question_of(ask, path=path)))
         if ask.kind == "steps":
-            question = steps_question(ask, asking=asking, around=self._around, policy=self.policy)
+            question = steps_question(ask, asking=asking, around=self._around)
             return _Put(ask=ask, question=self._questions.ask(question, {"title": "Go on?", "enum": [ONCE, NO]}))
         facts = await self._around.facts(ask)
         if is_allowed(facts, policy=self.policy):
