@@ -212,7 +212,7 @@ def test_a_session_shows_its_plan_again_and_calls_who_is_away(folder: Path) -> N
             person.types("q")
             person.sees("> half")
             screen = seen_by(person).screen
-            assert "✓ Look\n▸ Change it\n> half\nopenai_chat:work" in screen, screen
+            assert "✓ Look\n▸ Change it\n> half\nask mode · openai_chat:work" in screen, screen
             person.types(CTRL_C)
             person.types(CTRL_D)
             person.leaves_by(0)
