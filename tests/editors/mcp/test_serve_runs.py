@@ -100,6 +100,7 @@ async def test_an_ask_goes_to_the_clients_person(lab: Lab, folder: Path, era: Er
     assert asked.requested_schema["properties"]["answer"]["enum"] == [  # pyright: ignore[reportAttributeAccessIssue]
         "allow once",
         "always allow in this run",
+        "allow all file changes in this run",
         "do not run it",
     ]
     assert (folder / "notes.txt").read_text() == "status: done\n" and result.structured_content["denied"] == []
