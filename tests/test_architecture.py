@@ -49,7 +49,7 @@ NODES = {
     "telemetry": 3_800,
     "terminal": 46_800,
     "testing": 6_550,
-    "tools": 51_000,
+    "tools": 51_100,
     "turn": 29_350,
     "vocab": 6_150,
     "wire": 74_450,

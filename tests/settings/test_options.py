@@ -55,7 +55,7 @@ def test_a_row_says_what_every_page_and_help_needs(row: Any) -> None:
     assert bool(option.why_never) == (option.project == "never")
     assert not row.is_from("compare") or row.is_from("command line")
     ways = (option.python, option.limit, option.setting, row.is_from("agent"))
-    assert any(ways) or row.name in ("environment", "terminal"), "Python can say what the command line can"
+    assert any(ways) or row.name in ("environment", "terminal", "notify"), "Python can say what the command line can"
 
 
 def test_a_session_keeps_what_its_last_turn_had_and_of_its_model_only_with_that() -> None:

@@ -222,6 +222,7 @@ NO_LIMITS = {
     "cache": "how long a prompt is kept; a project's file cannot have it",
     "calls_in_text": "which calls count; a project's file cannot have it",
     "durability": "how safely the journal is kept; a project's file cannot have it",
+    "notify": "how a session calls its person; a project's file cannot have it",
     "temperature": "of the command line, as the next three",
     "top_p": "",
     "seed": "",

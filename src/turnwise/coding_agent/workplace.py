@@ -164,8 +164,8 @@ def furnish(
     folder = (given["cwd"] or Path.cwd()).resolve()
     before = find_session(journal, folder=folder, go_on=given["go_on"], session=given["session"])
     last = None if before is None else last_config(journal, before)
-    read = read_agents_md if last is None else reread_agents_md
-    agents_md = None if given["no_agents_md"] or left is not None else read(folder)
+    is_read = not given["no_agents_md"] and left is None
+    agents_md = (read_agents_md if last is None else reread_agents_md)(folder) if is_read else None
     layers = read_layers(folder, env=os.environ)
     settings, choice = _chosen(given, layers=layers, last=last)
     journal.keep(settings.durability or "normal")
@@ -180,21 +180,16 @@ def furnish(
         face=face,
         steps=settings.max_steps or MAX_STEPS,
     )
-    deadlines = deadlines_of(given) if left is None else left.deadlines
-    streams = not given["no_stream"] if left is None else left.stream
-    is_read = not given["no_agents_md"] and left is None
+    deadlines, streams = _pace_of(given, left=left)
     began = _began_with(agents_md, last=last) if is_read else None
     system = instructions(given["system"], agents_md=began) if left is None else instructions_in(left)
-    store = changes_folder(folder, env=os.environ)
+    store, finished, changes = _changes_in(folder)
     kept = state_folder(os.environ) / "agents_md" / f"{store.name}.json"  # what is known of its AGENTS.md
-    finished = recovered_changes(store)
-    changes = FileChanges(store)
+    told = FolderInstructions(folder, began=began, before=before, changes=changes, kept=kept) if is_read else None
     workspace = WorkspacePaths(folder, changes=changes)
     mode, mode_note = (face.mode, "") if face.mode is not None else first_mode(given.get("mode"), last=last)
     shell = _shell_of(given, folder=folder, choice=choice, face=face, mode=mode)
-    mode.check()
-    ceiling = mode.chosen if left is None else tightest(policy.mode, mode.chosen)
-    policy = msgspec.structs.replace(policy, mode=ceiling, confines=shell.sandbox.confines)
+    policy = _in_mode(policy, left=left, mode=mode, shell=shell)
     agents = _Agents(
         given=given,
         choice=choice,
@@ -207,7 +202,7 @@ def furnish(
         changes=changes,
         policy=policy,
         face=face,
-        hooks=_hooks_in(layers, folder=folder, shell=shell, ceiling=ceiling, mode=mode),
+        hooks=_hooks_in(layers, folder=folder, shell=shell, ceiling=policy.mode, mode=mode),
         system=system,
         deadlines=deadlines,
         streams=streams,
@@ -221,9 +216,7 @@ def furnish(
             clock=clock,
             tells=settings.environment is not False,
             reads_agents_md=not given["no_agents_md"],
-            instructions=FolderInstructions(folder, began=began, before=before, changes=changes, kept=kept)
-            if is_read
-            else None,
+            instructions=told,
             mode=mode.note,
         ),
     )
@@ -244,9 +237,7 @@ def furnish(
         notes=(
             *_led_elsewhere(given, layers=layers, last=last),
             *_notes_of(agents_md, before, layers=layers, agents=agents),
-            *finished,
-            *servers.notes,
-            *([mode_note] if mode_note else []),
+            *[note for note in (*finished, *servers.notes, mode_note) if note],
         ),
         commands_note=shell.said,
         ask_s=deadlines.ask_s,
@@ -255,6 +246,18 @@ def furnish(
         reads_agents_md=not given["no_agents_md"],
         mode=mode,
     )
+
+
+def _changes_in(folder: Path) -> tuple[Path, list[str], FileChanges]:
+    """Where the changes of the folder are kept, what was finished of those that a crash has left, and those to come."""
+    store = changes_folder(folder, env=os.environ)
+    return store, [*recovered_changes(store)], FileChanges(store)
+
+
+def _in_mode(policy: Policy, *, left: TurnConfig | None, mode: SessionMode, shell: Shell) -> Policy:
+    """A turn that goes on keeps its own mode where that is the tighter one."""
+    ceiling = mode.chosen if left is None else tightest(policy.mode, mode.chosen)
+    return msgspec.structs.replace(policy, mode=ceiling, confines=shell.sandbox.confines)
 
 
 def _shell_of(given: Given, *, folder: Path, choice: Choice, face: FaceTerms, mode: SessionMode) -> Shell:
@@ -267,6 +270,7 @@ def _shell_of(given: Given, *, folder: Path, choice: Choice, face: FaceTerms, mo
         lost=mode.lose,
     )
     mode.why_no_sandbox = lambda: why_no_sandbox_mode(shell, folder=folder, home=Path.home())
+    mode.check()
     return shell
 
 
@@ -279,6 +283,11 @@ def _hooks_in(
         return shell.confined(command, env=os.environ, given=given) if tightest(ceiling, mode.now()) == "plan" else None
 
     return read_hooks(layers, folder=folder, env=os.environ, confined=confined)
+
+
+def _pace_of(given: Given, *, left: TurnConfig | None) -> tuple[Deadlines, bool]:
+    """The deadlines, and whether answers are streamed."""
+    return (deadlines_of(given), not given["no_stream"]) if left is None else (left.deadlines, left.stream)
 
 
 def _began_with(agents_md: str | LeftOut | None, *, last: TurnConfig | None) -> str | None:

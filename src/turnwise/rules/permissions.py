@@ -351,7 +351,7 @@ def _judge_path(path: PathFact, *, facts: CallFacts, policy: Policy, named: bool
         and guard in ("outside", "unknown")
         and (named or access == "read")
     ):
-        guard = None  # it can be read and not written there, whoever runs it
+        guard = None  # it can be read and not written there, by any program
     kind: PermissionKind = "allow" if free and guard is None else "ask"
     start = PermissionVerdict(kind=kind, why=_why(path, guard=guard), subject=shown)
     found = start

@@ -85,7 +85,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, me
     - `always`: until the turn ends, do not ask again about the same path, command or tool. (The command line keeps such an
       answer for the session.) `scope` widens it: `prefix` is for commands that begin like this one, `edits` for all changes of
       files in the workspace.
-    - `arguments`: the person has changed the call. With these arguments it is judged anew, and asked about again if need be.
+    - `arguments`: the person has changed the call. With these arguments it is judged again, and asked about if need be.
     - `digest` is `OneAsk.digest`: the approval allows only what this ask has shown. Without it, the approval is for the ask
       that the approver got, or for the ask in the result that ended as `waiting`.
     - `subject`, if you set it, must equal the subject of the ask; otherwise the approval does not count.
@@ -384,6 +384,10 @@ class TurnConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def priced(self, model: str, *, row: PriceRow) -> "TurnConfig":
         return replace(self, prices={**self.prices, model: row})
+
+    def allowing(self, more: int) -> "TurnConfig":
+        """With so many more steps."""
+        return replace(self, max_steps=self.max_steps + more)
 
     def under(self, policy: Policy) -> "TurnConfig":
         """The configuration with the policy that a person's answers have extended."""

@@ -172,10 +172,9 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return Left()
 
     def _asked(self, known: Known, event: Asked) -> Move:
-        config = known.config
         if not any(one.verdict == "allow" for one in event.approvals):
             return self._judge(known, known.spending.pacing, then="fitted") or self._prepare(known)
-        further = replace(config, max_steps=config.max_steps + _more_steps(known))
+        further = known.config.allowing(_more_steps(known))
         return Move(replace(self, stage="further"), (Replaced(config=further),))
 
     def _judge(

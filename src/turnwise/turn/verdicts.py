@@ -87,7 +87,7 @@ def edited_by_person(
     asks: Sequence[OneAsk],
     tools: Mapping[str, ToolSpec],
 ) -> Sifted | None:
-    """The calls as the person has changed them; they are judged anew. None: no call was changed."""
+    """The calls as the person has changed them; they are judged again. None: no call was changed."""
     kept, results = list[PlannedCall](), dict[str, ToolResult]()
     asked = {ask.call.id for ask in asks}
     for plan in planned:

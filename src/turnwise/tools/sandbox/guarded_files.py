@@ -1,6 +1,6 @@
 """The guarded files of a folder, kept as they are while a command runs that nobody was asked about.
 
-A mount keeps each that is there. No mount keeps away one that is not there yet: it is moved aside when the command has ended.
+A mount keeps each file that is there. No mount keeps away a new file: it is moved aside when the command has ended.
 """
 
 import os
