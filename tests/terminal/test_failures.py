@@ -65,7 +65,7 @@ each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_response
         (["run", "--print", "hi"], "no model: give --model PROVIDER:NAME"),
         (["-p"], "no PROMPT: write what the model shall do"),
         (["--verson"], "No such option '--verson'. Did you mean '--version'? (see `turnwise --help`)"),
-        (["run", "--modl", "x", "hi"], "No such option '--modl'. Did you mean '--model'?"),
+        (["run", "--modl", "x", "hi"], "No such option '--modl'. (Did you mean one of: '--mode', '--model'?)"),
         (["run"], "no PROMPT: write what the model shall do"),
         (["run", "  ", *PLAIN], "the prompt is empty"),
         (["run", "hi", "there", *PLAIN], "the PROMPT has come as 2 words: put it in quotes"),
