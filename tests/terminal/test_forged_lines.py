@@ -186,7 +186,7 @@ def test_no_text_from_outside_makes_a_line_of_its_own_in_a_chat(folder: Path, ow
         person.sees("\n>")
         person.types(f"look at @{FORGED[0]}{ENTER}")
         for _ in range(2):
-            person.sees("? Call `")
+            person.sees("\n? ")
             person.sees(", then no):")
             person.types(f"y{ENTER}")
         person.sees("Done.")
