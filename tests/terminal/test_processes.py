@@ -255,6 +255,9 @@ def test_on_a_terminal_the_spinner_never_mixes_with_text(waiting_lab: Lab, folde
         "→ bash until [ -e go.txt ]; do sleep 0.01; done; cat notes.txt",
         "✓ bash: status: draft",
         "→ edit notes.txt status: draft status: done",
+        "  notes.txt +1 -1",
+        "  -    1 status: draft",
+        "  +    1 status: done",
         "✓ edit: edited `notes.txt`: 1 replacement, the first in line 1",
         "Done: notes.txt now says 'status: done'.",
     ]

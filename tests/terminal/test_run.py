@@ -65,7 +65,8 @@ def test_a_model_that_never_stops_makes_exactly_as_many_requests_as_steps(cli: C
     ran = cli("run", "Search.", "--max-steps", "4", *at(lab, "never-stops", family=family))
     assert (ran.code, lab.count()) == (3, 4)
     assert ran.out.strip()
-    assert "answered from incomplete data: step_limit (4 steps, 4 requests" in ran.err
+    assert "answered from incomplete data: step_limit; `turnwise run --session " in ran.err
+    assert '--max-steps 8 "go on"` goes on (4 steps, 4 requests' in ran.err
     result = cli("run", "Search.", "--json", "--max-steps", "4", *at(lab, "never-stops", family=family)).events()[-1]
     assert (result["stop_reason"], result["complete"], result["steps"]) == ("step_limit", False, 4)
     assert result["text"].strip()

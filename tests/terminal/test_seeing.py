@@ -248,4 +248,4 @@ def test_nothing_rings_where_it_was_not_asked_for(args: tuple[str, ...], folder:
         person.sees(">")
         person.types(CTRL_D)
         person.leaves_by(0)
-    assert not re.search(r"\x07|\x1b\]|1004", person.raw)
+    assert not re.search(r"\x07|\x1b\]|\x1b\[\?1004", person.raw)

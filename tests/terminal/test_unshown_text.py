@@ -104,7 +104,7 @@ def test_results_that_stand_there_whole_are_not_shown_again() -> None:
     finished = [ToolFinished(RESULT, 0.1), ToolFinished(SHORT, 0.1)]
     result = ended(CANCELLED, said="Looking.", messages=RESULTS, reason=StopReason.CANCELLED)
     seen = shown(started(), *pieces("Looking."), *told, *finished, started(2), TurnFinished(result), plain=False)
-    assert seen.endswith("✓ x: ok\nWhat the tools had returned:\n- read: 1       one\n2       a\\\\b *two*\n")
+    assert seen.endswith("✓ bash: ok\nWhat the tools had returned:\n- read: 1       one\n2       a\\\\b *two*\n")
     assert seen.count("Looking.") == 1
 
 
