@@ -53,7 +53,7 @@ async def test_a_turn_streams_text_and_shows_its_calls_with_their_diff(lab: Lab,
     (asked, options) = editor.asked[0]
     assert asked.tool_call_id == edit["tool_call_id"] and asked.content is not None
     assert asked.content[0].type == "diff" and "asked because" in asked.content[1].content.text
-    assert [option.kind for option in options] == ["allow_once", "allow_always", "reject_once"]
+    assert [option.kind for option in options] == ["allow_once", "allow_always", "allow_always", "reject_once"]
 
 
 async def test_thinking_is_streamed_apart_from_the_text(lab: Lab, folder: Path) -> None:
