@@ -28,6 +28,25 @@ MOST = 8  # ... or so many
 GRAMMAR = "tools/shell_judge/grammar.py:"  # one table of many parts, which a test compares with the grammar
 # Lists that share names and say different things of them.
 APART = {
+    (
+        "tools/shell_judge/call_facts.py:SHELLS_OWN",
+        "tools/shell_judge/wrappers.py:EVALUATING",
+    ): "what a shell has itself, so it is no program to look for",
+    (
+        "tools/shell_judge/call_facts.py:SHELLS_OWN",
+        "tools/shell_judge/wrappers.py:_ONLY_IN_SHELL",
+    ): "what a shell has itself, so it is no program to look for",
+    (
+        "tools/shell_judge/call_facts.py:SHELLS_OWN",
+        "tools/shell_judge/wrappers.py:_BUILT_IN",
+    ): "what a shell has itself, so it is no program to look for",
+    (
+        "tools/shell_judge/call_facts.py:SHELLS_OWN",
+        "tools/shell_judge/wrappers.py:_INERT",
+    ): "what a shell has itself, so it is no program to look for",
+    ("tools/shell_judge/grammar.py:_WORDS", "tools/shell_judge/shell.py:_PLAIN_WORDS"): "which are text and no more",
+    ("tools/shell_judge/grammar.py:TRANSPARENT", "tools/shell_judge/shell.py:_PLAIN_WORDS"): "which are text and no more",
+    ("tools/workspace/previews.py:_PLANS", "tools/workspace/previews.py:_TAKES"): "what a plan is made from",
     ("rules/read_only_commands.py:_GREP", "rules/read_only_commands.py:_GREP_FLAGS"): "those without a value",
     ("rules/read_only_commands.py:READERS", "rules/read_only_commands.py:_GREP_FLAGS"): "those without a value",
     ("rules/read_only_commands.py:_FIND_VALUED", "rules/read_only_commands.py:_MATCHING"): "whose value is a pattern",
@@ -35,26 +54,6 @@ APART = {
         "rules/read_only_commands.py:_SCRIPT_RUNNERS",
         "tools/shell_judge/wrappers.py:_PACKAGERS",
     ): "which run a project's scripts",
-    (
-        "coding_agent/asked_calls.py:BUILTINS",
-        "rules/permission_facts.py:DECLARING",
-    ): "what a shell has itself, for a mistyped word",
-    (
-        "coding_agent/asked_calls.py:BUILTINS",
-        "rules/permission_facts.py:SETTING",
-    ): "what a shell has itself, for a mistyped word",
-    (
-        "coding_agent/asked_calls.py:BUILTINS",
-        "tools/shell_judge/wrappers.py:_ONLY_IN_SHELL",
-    ): "what a shell has itself, for a mistyped word",
-    (
-        "coding_agent/asked_calls.py:BUILTINS",
-        "tools/shell_judge/wrappers.py:_IN_SHELL",
-    ): "what a shell has itself, for a mistyped word",
-    (
-        "coding_agent/asked_calls.py:BUILTINS",
-        "tools/shell_judge/wrappers.py:_INERT",
-    ): "what a shell has itself, for a mistyped word",
     ("rules/git_commands.py:_SUBCOMMANDS", "rules/read_only_commands.py:_GIT_TEXTS"): "which words of theirs are text",
     ("rules/git_commands.py:_SHOWING", "rules/read_only_commands.py:_GIT_TEXTS"): "which words of theirs are text",
     ("rules/read_only_commands.py:_GIT", "rules/read_only_commands.py:_GIT_TEXTS"): "which words of theirs are text",

@@ -26,6 +26,7 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, RememberedScope, judge_permission, rules_in_scope
 from turnwise.running.approvals import Asking
 from turnwise.running.run_context import Inspector, judged_paths
+from turnwise.tools.shell_judge.call_facts import SHELLS_OWN
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.previews import paths_of_call, whole_preview, would_fail
 from turnwise.turn.config import MARK_LENGTH, Approval, AskOrigin, OneAsk, ToolOffer, digest_of, mark_of
@@ -36,8 +37,6 @@ from turnwise.wire.json_fields import UNREADABLE
 Answer = TypeVar("Answer")
 
 MAX_TITLE = 200
-BUILTINS = """alias bg bind builtin cd command declare disown eval exec exit export fc fg hash jobs let local mapfile popd pushd
-read readarray readonly return set shift shopt source suspend trap type typeset ulimit umask unalias unset wait""".split()
 MAX_NAMES = 10_000  # of one folder that are compared with a word
 SETTLE_S = 0.5
 SPARE_S = 0.1  # before the deadline: what was answered by then has to arrive
@@ -221,7 +220,7 @@ def _known_as(word: str, *, is_text: bool, folder: Path) -> str:
 
 def _command_names() -> Iterable[str]:
     """Programs on PATH, and what a shell has itself."""
-    yield from BUILTINS
+    yield from SHELLS_OWN
     for folder in (os.environ.get("PATH") or os.defpath).split(os.pathsep):
         try:
             yield from [one.name for one, _ in zip(os.scandir(folder or "."), range(MAX_NAMES), strict=False)]

@@ -349,8 +349,14 @@ async def test_a_failed_provider_is_an_error_of_the_prompt(lab: Lab, folder: Pat
 
 async def test_a_limit_has_its_word_and_a_refusal_its_own(lab: Lab, folder: Path) -> None:
     """The protocol's `max_turn_requests`, and a line that says which limit it was."""
+
+    async def takes_no_more(_: ToolCallUpdate, options: list[PermissionOption]) -> str | None:
+        return options[-1].option_id
+
     async with editing(given_at(lab, "never-stops", settings=RunSettings(max_steps=2))) as (client, editor):
+        editor.decide = takes_no_more
         answer = await say(client, await new(client, folder), "Go.")
+    assert len(editor.asked) == 1 and "Take up to 2 more?" in str(editor.asked[0])
     assert answer.stop_reason == "max_turn_requests" and "[turnwise] answered from incomplete data" in editor.text()
     async with editing(given_at(lab, "refusal")) as (client, _):
         assert (await say(client, await new(client, folder), "Go.")).stop_reason == "refusal"
