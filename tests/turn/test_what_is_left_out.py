@@ -180,7 +180,15 @@ CHILD = {
     "unknown": (),
 }
 ASK = {"kind": "approval", "why": "", "options": (), "can_wait": True, "digest": "", "by": "model"}
-APPROVAL = {"by": "person", "text": "", "always": False, "subject": "", "digest": ""}
+APPROVAL = {
+    "by": "person",
+    "text": "",
+    "always": False,
+    "subject": "",
+    "digest": "",
+    "scope": "call",
+    "arguments": None,
+}
 INTERRUPTED = {"results": (), "started": None, "partial": None, "sent": True, "children": (), "why": ""}
 
 CALL = '{"id":"a","name":"read","arguments":"{}"}'
@@ -202,7 +210,7 @@ LEFT_OUT: list[tuple[type[msgspec.Struct], str, dict[str, object]]] = [
         '{"text":"","stop_reason":"answered","complete":true,"steps":1,"requests":1,"usage":{},"messages":[]}',
         RESULT,
     ),
-    (AskOrigin, "{}", {"turn_id": "", "step": 0, "folder": ""}),
+    (AskOrigin, "{}", {"turn_id": "", "step": 0, "folder": "", "session_id": ""}),
     (OneAsk, f'{{"call":{CALL},"arguments":"{{}}","subject":"read"}}', ASK),
     (Approval, '{"call_id":"a","verdict":"allow"}', APPROVAL),
     (
@@ -255,6 +263,8 @@ LEFT_OUT: list[tuple[type[msgspec.Struct], str, dict[str, object]]] = [
             "place": None,
             "shown": "",
             "unasked": False,
+            "keeps": "",
+            "edited": False,
         },
     ),
     (
