@@ -96,7 +96,7 @@ def test_words_that_are_no_text_are_wrong_use(farm: Farm, queue: TurnQueue) -> N
         (["status", "--nosuch"], "--nosuch"),
         (["submit", "--agent", "a", "--key", "k", "Go."], "`--key` needs `--engine temporal`"),
         (["submit", "--agent", "a", "--engine", "temporal", "--needs", "b", "Go."], "`--needs` is for turnwise"),
-        (["submit", "--agent", "a", "--engine", "temporal", "--max-cost", "1", "Go."], "`--max-cost` is not for"),
+        (["submit", "--agent", "a", "--engine", "temporal", "--max-cost", "1", "Go."], "`--max-cost` is for turnwise"),
         (["submit", "--agent", "a", "--engine", "temporal", "--key", NO_TEXT, "Go."], "--key"),
     ):
         code, line = last_line(farm, *words, "--json")

@@ -26,7 +26,6 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import PermissionRule, Policy, RememberedScope, judge_permission, rules_in_scope
 from turnwise.running.approvals import Asking
 from turnwise.running.run_context import Inspector, judged_paths
-from turnwise.tools.shell_judge.call_facts import SHELLS_OWN
 from turnwise.tools.workspace.paths import WorkspacePaths
 from turnwise.tools.workspace.previews import paths_of_call, whole_preview, would_fail
 from turnwise.turn.config import MARK_LENGTH, Approval, AskOrigin, OneAsk, ToolOffer, digest_of, mark_of
@@ -220,6 +219,8 @@ def _known_as(word: str, *, is_text: bool, folder: Path) -> str:
 
 def _command_names() -> Iterable[str]:
     """Programs on PATH, and what a shell has itself."""
+    from turnwise.tools.shell_judge.call_facts import SHELLS_OWN  # with the reader of shell scripts
+
     yield from SHELLS_OWN
     for folder in (os.environ.get("PATH") or os.defpath).split(os.pathsep):
         try:
