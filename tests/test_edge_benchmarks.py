@@ -20,6 +20,7 @@ SYSTEMS = {
     "telemetry": {"turnwise"},
     "cold_start": {"turnwise", "turnwise, as a library"},
     "first_reply": {"turnwise", "bare agent"},
+    "at_prompt": {"turnwise"},
     "answer": {"turnwise", "turnwise, --plain", "printing raw"},
     "paced": {"turnwise", "turnwise, uvloop, TLS"},
     "gateway": {"turnwise", "turnwise, uvloop", "floor", "no gateway"},

@@ -16,6 +16,7 @@ NAMES = (
     "telemetry",
     "cold_start",
     "first_reply",
+    "at_prompt",
     "answer",
     "gateway",
     "worker_turns",

@@ -4,6 +4,7 @@ work of our own, so that the event loop goes on beside it."""
 import asyncio
 import contextlib
 import contextvars
+import importlib
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
@@ -21,6 +22,13 @@ def is_async(function: Callable[..., object]) -> bool:
     if type(function) is FunctionType and function.__code__.co_flags & inspect.CO_COROUTINE:
         return True  # as `inspect` would say, and it is asked for every call
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def load_beside(*names: str) -> None:
+    """Load these modules in a thread, while a person types or an answer is awaited. Whoever needs one sooner waits for it."""
+    threading.Thread(
+        target=lambda: [importlib.import_module(name) for name in names], name="turnwise-loading", daemon=True
+    ).start()
 
 
 async def in_thread(function: Callable[[], Outcome], *, name: str) -> Outcome:

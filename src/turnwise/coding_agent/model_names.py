@@ -13,7 +13,6 @@ from turnwise.base.threads import run_to_end
 from turnwise.coding_agent.choice import Choice, choose
 from turnwise.coding_agent.options import Given
 from turnwise.coding_agent.text import visible_line
-from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.local_servers import (
     ASK_S,
@@ -81,6 +80,8 @@ def shown_url(endpoint: Endpoint) -> str:
 
 async def offered_by(endpoint: Endpoint, *, within_s: float = ASK_S) -> tuple[OfferedModel, ...]:
     """The models that it offers now. Raises CallerError where it has no list, ProviderFault where it gives none."""
+    from turnwise.endpoints.aiohttp_transport import AiohttpTransport
+
     async with AiohttpTransport() as transport:
         return await ask_for_models(endpoint, transport=transport, within_s=within_s)
 

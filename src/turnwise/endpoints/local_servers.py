@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from turnwise.endpoints.aiohttp_transport import AiohttpTransport
 from turnwise.endpoints.endpoints import Endpoint, build_http_request
 from turnwise.endpoints.transport import HttpReply, Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault
@@ -133,12 +132,14 @@ def moved_address(profile: str, *, env: Mapping[str, str]) -> str | None:
 async def find_servers(servers: Sequence[LocalServer], *, within_s: float = WITHIN_S) -> tuple[ServerAnswer, ...]:
     """Those at whose ports something answers, asked at the same time: on the loopback address, without a key, past all proxies.
     What is no list of models is somebody else's server, and left out."""
+    from turnwise.endpoints.aiohttp_transport import AiohttpTransport
+
     async with AiohttpTransport(env={}) as transport:
         answers = await asyncio.gather(*[_ask(server, transport=transport, within_s=within_s) for server in servers])
     return tuple([answer for answer in answers if answer is not None])
 
 
-async def _ask(server: LocalServer, *, transport: AiohttpTransport, within_s: float) -> ServerAnswer | None:
+async def _ask(server: LocalServer, *, transport: Transport, within_s: float) -> ServerAnswer | None:
     endpoint = Endpoint(profile=server.profile, base_url=_address(server))
     try:
         models = await ask_for_models(endpoint, transport=transport, within_s=within_s, max_bytes=LOCAL_LIST_BYTES)

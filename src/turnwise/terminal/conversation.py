@@ -13,7 +13,7 @@ from turnwise.agent.formatting import cost_said, many
 from turnwise.agent.resume_lookup import is_left, read_session
 from turnwise.agent.run_setup import RunOptions
 from turnwise.base.clock import Clock, SystemClock
-from turnwise.base.threads import run_to_end
+from turnwise.base.threads import load_beside, run_to_end
 from turnwise.coding_agent.asked_calls import dropped_line, is_attended, pending_of
 from turnwise.coding_agent.choice import NoModel
 from turnwise.coding_agent.interruptible_run import InterruptibleRun, typed_parts
@@ -148,6 +148,10 @@ PROMPT = "> "
 CARRIES_OUT = frozenset({"c", "carry out"})
 SHOWN_SESSIONS = 10
 
+# What the first turn needs besides, loaded as soon as the first prompt stands there: a third of a second.
+NEEDED = ("turnwise.endpoints.aiohttp_transport", "turnwise.terminal.live_answer")
+LOADS_AFTER_S = 0.1
+
 LEAVES_SAID = "Ctrl-C again or Ctrl-D leaves"
 KEYS = """`/cost` is `/usage`, `/clear` is `/new`, `?` is `/help`.
 Enter sends; Esc-Enter, or a backslash at the end of a line, makes a new line.
@@ -241,6 +245,7 @@ class Chat:
         if self._servers.toolsets:
             self._screen.tell(self._servers.waiting_line)
         attention.begin()
+        asyncio.get_running_loop().call_later(0 if prompt else LOADS_AFTER_S, load_beside, *NEEDED)
         try:
             async with open_servers(self._servers, clock=self._clock):
                 await self._run(prompt)

@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import functools
-import importlib
 import json
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,6 +60,7 @@ from turnwise.base.own_pipes import (
     library_is_silent,
     own_streams,
 )
+from turnwise.base.threads import load_beside
 from turnwise.coding_agent.asked_calls import title_of
 from turnwise.coding_agent.last_exchange import ENDS
 from turnwise.coding_agent.model_names import Offers
@@ -262,9 +261,8 @@ def told(method: Callable[..., Awaitable[Result]]) -> Callable[..., Awaitable[Re
 
 
 def load_ahead() -> None:
-    """Load what the first request needs, in a thread of its own, while the person still types: it takes a third of a second."""
-    name = "turnwise.endpoints.aiohttp_transport"
-    threading.Thread(target=lambda: importlib.import_module(name), name="turnwise-loading", daemon=True).start()
+    """Load what the first request needs while the person still types: it takes a third of a second."""
+    load_beside("turnwise.endpoints.aiohttp_transport")
 
 
 class EditorService:
