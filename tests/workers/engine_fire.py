@@ -27,6 +27,7 @@ AT_ONCE = 20  # calls to the engine
 APART = ("unshare", "-u", "-p", "-f", "--kill-child", "--mount-proc")
 DONE = "select count(*) from turnwise.turn where status = 'done'"
 RUNNING = "select count(*) from turnwise.turn where status = 'running' and owner like %s"
+OPEN = "select session, key, status, owner from turnwise.turn where status <> 'done' order by session limit 20"
 ENDS = "select session, key, status, stop_reason from turnwise.turn where status <> 'accepted' order by session, number"
 
 
@@ -208,8 +209,7 @@ class EngineFire:
         for (session, key), prompt in self._cancels.items():
             await self._engine.submit(session, key, prompt)
             await kit.until(lambda session=session: bool(kit.effects(self._engine, session)))
-            with contextlib.suppress(Exception):  # the turn may have ended meanwhile: its worker was killed
-                await self._engine.cancel(session, key)
+            await self._engine.cancel(session, key)
 
     async def _answer_all(self, keepers: "list[asyncio.Task[None]]", *, group: asyncio.TaskGroup) -> None:
         """While no worker lives."""
@@ -247,8 +247,13 @@ class EngineFire:
             now = self._effects() + self._number(DONE)
             if now != seen:
                 seen, give_up = now, time.monotonic() + HANG_S
-            assert time.monotonic() < give_up, f"nothing happens after {seen} effects and ends"
+            assert time.monotonic() < give_up, f"nothing happens after {seen} effects and ends; open: {self._open()}"
             await asyncio.sleep(kit.LOOK_S)
+
+    def _open(self) -> list[object]:
+        """Some of the turns that have not ended."""
+        with psycopg.connect(self._engine.dsn, autocommit=True) as connection:
+            return [*connection.execute(OPEN).fetchall()]
 
     def problems(self) -> list[str]:
         """What does not hold."""
