@@ -69,6 +69,9 @@ METRICS: dict[str, Metric] = {
     ),
     "turnwise_gateway_refusals_total": Metric("Requests that the doors refused, by reason.", ("reason",)),
     "turnwise_gateway_open_requests": Metric("Requests of clients that are being served.", (), "gauge"),
+    "turnwise_gateway_upstream_left_alone": Metric(
+        "Whether an upstream and key is left alone for all of its models, after it failed.", ("upstream",), "gauge"
+    ),
     "turnwise_gateway_answer_bytes": Metric("Bytes of the answers that are under way.", (), "gauge"),
     "turnwise_gateway_request_seconds_total": Metric("Seconds that requests of clients took.", ("family", "kind")),
     "turnwise_gateway_upstream_requests_total": Metric(
@@ -102,6 +105,10 @@ class GatewayCounts:
 
     def set(self, name: str, amount: float) -> None:
         self._values[name][()] = amount
+
+    def set_each(self, name: str, amounts: Mapping[str, float]) -> None:
+        """The values of a gauge with one label, in place of those before."""
+        self._values[name] = {(label,): amount for label, amount in amounts.items()}
 
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
         """The doors have refused a request."""
