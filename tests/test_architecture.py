@@ -38,7 +38,7 @@ NODES = {
     "coding_agent": 20_800,
     "editors": 12_100,
     "endpoints": 11_200,
-    "gateway": 14_700,
+    "gateway": 15_700,
     "journal": 22_400,
     "lab": 40_800,
     "relay": 19_750,

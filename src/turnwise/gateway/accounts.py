@@ -69,6 +69,9 @@ METRICS: dict[str, Metric] = {
     ),
     "turnwise_gateway_refusals_total": Metric("Requests that the doors refused, by reason.", ("reason",)),
     "turnwise_gateway_open_requests": Metric("Requests of clients that are being served.", (), "gauge"),
+    "turnwise_gateway_last_reload_good": Metric(
+        "Whether the configuration could be used when it was last read: 1 or 0.", (), "gauge"
+    ),
     "turnwise_gateway_upstream_left_alone": Metric(
         "Whether an upstream and key is left alone for all of its models, after it failed.", ("upstream",), "gauge"
     ),
@@ -92,6 +95,7 @@ class GatewayCounts:
     def __init__(self) -> None:
         self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
         self._values["turnwise_gateway_open_requests"][()] = self._values["turnwise_gateway_answer_bytes"][()] = 0
+        self._values["turnwise_gateway_last_reload_good"][()] = 1
         self._configured: frozenset[str] = frozenset()
         self._served: dict[tuple[str, str], None] = {}  # the last used one comes last
 

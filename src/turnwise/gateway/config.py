@@ -3,8 +3,10 @@
 | field | default | meaning |
 |---|---|---|
 | `host`, `port` | 127.0.0.1, 8484 | where to listen; port 0 takes a free one |
-| `hosts` | none | further names for `Host`, with a port or for any |
+| `hosts` | none | further names for `Host`, with a port or for any; `*.name`, and networks of addresses |
+| `metrics` | none | networks whose programs read `/metrics` without a key |
 | `origins` | none | pages that a browser may ask for (`https://chat.example.org`) |
+| `[tls]` | none | `cert` and `key`, paths of PEM files: clients use https |
 | `[bounds]` | see `client_bounds.py` | what one client may take up |
 | `[deadlines]` | see `GatewayDeadlines` | how long upstreams are waited for |
 | `[[route]]` | at least one | the first whose `models` or `aliases` have the name serves it |
@@ -41,7 +43,7 @@ from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.errors import CallerError
 from turnwise.gateway.app import DoorRules
 from turnwise.gateway.client_bounds import Bounds, ClientKey
-from turnwise.gateway.doors import is_host, is_origin
+from turnwise.gateway.doors import is_host, is_network, is_origin
 from turnwise.relay.client_request import asked_path
 from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import with_near_field
@@ -225,6 +227,13 @@ class GatewayRoute(
         return tuple([given for group in self.groups for given in group])
 
 
+class TlsFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A certificate with the chain behind it, and its key: paths of PEM files."""
+
+    cert: str
+    key: str
+
+
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"routes": "route"}):
     """The whole configuration of a gateway. The table in the module's docstring says what each field means."""
 
@@ -232,7 +241,9 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     host: str = LOOPBACK
     port: _Port = PORT
     hosts: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    tls: TlsFiles | None = None
     bounds: Bounds = Bounds()
     deadlines: GatewayDeadlines = GatewayDeadlines()
 
@@ -241,7 +252,15 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ValueError(why)
         for host in self.hosts:
             if not is_host(host):
-                raise ValueError(f"`hosts` cannot have `{host}`: write a name or an address, with a port or for any")
+                raise ValueError(
+                    f"`hosts` cannot have `{host}`: write a name or an address, with a port or for any, `*.example.org`, or a "
+                    "network (`10.0.0.0/8`)"
+                )
+        for network in self.metrics:
+            if not is_network(network):
+                raise ValueError(
+                    f"`metrics` cannot have `{network}`: write a network, `10.0.0.0/8`, but not all addresses"
+                )
         for origin in self.origins:
             if not is_origin(origin):
                 raise ValueError(
@@ -253,6 +272,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return DoorRules(
             hosts=frozenset([host.lower() for host in self.hosts]),
             origins=frozenset(self.origins),
+            metrics=self.metrics,
             passes=frozenset([path for route in self.routes for path in route.passes]),
             forward_key=forward_key,
             bounds=self.bounds,
@@ -340,7 +360,9 @@ def read_config(path: Path) -> GatewayConfig:
     try:
         return msgspec.convert(table, GatewayConfig)
     except msgspec.ValidationError as error:
-        said = with_near_field(error, rows=(GatewayConfig, GatewayRoute, UpstreamAddress, Bounds, GatewayDeadlines))
+        said = with_near_field(
+            error, rows=(GatewayConfig, GatewayRoute, UpstreamAddress, TlsFiles, Bounds, GatewayDeadlines)
+        )
         raise CallerError(f"`{path}`: {said}; correct it there") from None
 
 

@@ -46,7 +46,7 @@ from turnwise.gateway.delivery import (
     write_found,
 )
 from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, GatewayService, Outlet
-from turnwise.gateway.upstreams import Asking, OpenUpstream, Upstreams, as_told, conversation_of, opening_of
+from turnwise.gateway.upstreams import AskedUpstreams, OpenUpstream, Upstreams, as_told, conversation_of, opening_of
 from turnwise.journal.ledger import ReceivedResponse
 from turnwise.relay.client_exchange import (
     UNBOUND,
@@ -219,29 +219,45 @@ class ServiceMeans(msgspec.Struct, frozen=True, kw_only=True):
 class RelayService:
     """A `GatewayService` over the relay. Raises CallerError or MissingKey for an upstream that cannot be used."""
 
-    def __init__(self, config: GatewayConfig, *, means: ServiceMeans, forward_key: bool) -> None:
+    def __init__(
+        self, config: GatewayConfig, *, means: ServiceMeans, forward_key: bool, before: "RelayService | None" = None
+    ) -> None:
+        """What the service `before` has learned counts for this one, too."""
         self._config = config
         self._means = means
-        means.accounts.counts.configure(configured_models(config.routes))
         self._forward_key = forward_key
         self._limits = msgspec.structs.replace(
             DEFAULT_LIMITS, response_bytes=config.bounds.response_bytes, tells_long_calls=False
         )
-        self._upstreams = Upstreams(config.routes, env=means.env, forward_key=forward_key, clock=means.clock)
-        self._answers = OpenAnswers(
-            most_bytes=config.bounds.answers_bytes,
-            clock=means.clock,
-            share_bytes=config.bounds.answers_bytes // config.bounds.streams,
+        known = None if before is None else before._upstreams
+        self._upstreams = Upstreams(
+            config.routes, env=means.env, forward_key=forward_key, clock=means.clock, before=known
         )
-        self._told_ends: set[str] = set()  # as many as the table of ends has sentences
+        means.accounts.counts.configure(configured_models(config.routes))
+        most_bytes = config.bounds.answers_bytes
+        share_bytes = most_bytes // config.bounds.streams
+        if before is None:
+            self._answers = OpenAnswers(most_bytes=most_bytes, clock=means.clock, share_bytes=share_bytes)
+            self._told_ends: set[str] = set()  # as many as the table of ends has sentences
+            self._habits = EndHabits()
+            self._stale = StaleConversations(means.clock)
+            self._lessons = ServerLessons[ServerLesson](means.clock)
+            self._api_refusals = ServerLessons[ApiRefusal](means.clock)
+            self._counts_not_until: dict[str, float] = {}  # by the name of the upstream and the clock's `monotonic`
+        else:
+            self._answers, self._told_ends, self._habits = before._answers, before._told_ends, before._habits
+            self._stale, self._lessons, self._api_refusals = before._stale, before._lessons, before._api_refusals
+            self._counts_not_until = before._counts_not_until
+            self._answers.bound(most_bytes=most_bytes, share_bytes=share_bytes)
         for opened in self._upstreams.every():
             if opened.upstream.model:
                 self._warn_of_end(opened.upstream.model, opened.upstream)
-        self._habits = EndHabits()
-        self._stale = StaleConversations(means.clock)
-        self._lessons = ServerLessons[ServerLesson](means.clock)
-        self._api_refusals = ServerLessons[ApiRefusal](means.clock)
-        self._counts_not_until: dict[str, float] = {}  # by the name of the upstream and the clock's `monotonic`
+
+    def renewed(self, config: GatewayConfig, /) -> "RelayService":
+        return RelayService(config, means=self._means, forward_key=self._forward_key, before=self)
+
+    def reloaded(self, *, is_good: bool) -> None:
+        self._means.accounts.counts.set("turnwise_gateway_last_reload_good", int(is_good))
 
     def _warn_of_end(self, model: str, upstream: Upstream) -> None:
         """One log line for a model that will end, and one more once it has ended."""
@@ -317,7 +333,7 @@ class RelayService:
 
     async def _ask_each(
         self,
-        asking: Asking,
+        asking: AskedUpstreams,
         asked: ClientRequest,
         *,
         chosen: ChosenRoute,
@@ -438,7 +454,7 @@ class RelayService:
         array: ArrayAnswer | None,
         started: bool,
         answer: OpenAnswer,
-        asking: Asking,
+        asking: AskedUpstreams,
     ) -> Delivery:
         route, endpoint, means = chosen.route, opened.endpoint, self._means
         model = chosen.name_at(opened.upstream)
@@ -518,7 +534,7 @@ class RelayService:
             await self._count_by(asking, chosen=chosen, call=call, outlet=outlet, account=account)
 
     async def _count_by(
-        self, asking: Asking, *, chosen: ChosenRoute, call: ClientCall, outlet: Outlet, account: Account
+        self, asking: AskedUpstreams, *, chosen: ChosenRoute, call: ClientCall, outlet: Outlet, account: Account
     ) -> None:
         next_one = asking.next()
         given = next_one if isinstance(next_one, OpenUpstream) else self._upstreams.first(chosen.route)
@@ -608,7 +624,13 @@ class RelayService:
         return min(times.whole_s, began_s + times.total_s - self._means.clock.monotonic())
 
     async def _told_of(
-        self, bound: BoundThinking, opened: OpenUpstream, *, asking: Asking, route: GatewayRoute, account: Account
+        self,
+        bound: BoundThinking,
+        opened: OpenUpstream,
+        *,
+        asking: AskedUpstreams,
+        route: GatewayRoute,
+        account: Account,
     ) -> bytes | Fault:
         """As `_told`, and once more after each refusal of thinking that could be corrected."""
         began_s = self._means.clock.monotonic()
@@ -620,7 +642,7 @@ class RelayService:
                 return found
 
     async def _told(
-        self, opened: OpenUpstream, sent: HttpCall, *, asking: Asking, whole_s: float, account: Account
+        self, opened: OpenUpstream, sent: HttpCall, *, asking: AskedUpstreams, whole_s: float, account: Account
     ) -> bytes | Fault:
         """One request and its whole answer, or the fault as the client may know it."""
         endpoint, began_s = opened.endpoint, self._means.clock.monotonic()

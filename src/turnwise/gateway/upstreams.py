@@ -23,9 +23,9 @@ from turnwise.relay.upstream_choice import (
     OF_KEY,
     WELL,
     AllDead,
-    UpstreamDoor,
     Health,
     Pick,
+    UpstreamDoor,
     after_answer,
     after_failure,
     in_order,
@@ -76,9 +76,16 @@ class Upstreams:
     """Every upstream of the configuration, and the health of each of its doors."""
 
     def __init__(
-        self, routes: Sequence[GatewayRoute], *, env: Mapping[str, str], forward_key: bool, clock: Clock
+        self,
+        routes: Sequence[GatewayRoute],
+        *,
+        env: Mapping[str, str],
+        forward_key: bool,
+        clock: Clock,
+        before: "Upstreams | None" = None,
     ) -> None:
-        """Raises CallerError or MissingKey for an upstream that cannot be used."""
+        """What is known of the upstreams `before` counts for these, too. Raises CallerError or MissingKey for an upstream that
+        cannot be used."""
         self._opened: dict[GivenUpstream, tuple[OpenUpstream, ...]] = {
             given: open_upstream(upstream_of(given), env=env, forward_key=forward_key)
             for route in routes
@@ -86,7 +93,9 @@ class Upstreams:
         }
         self._clock = clock
         # By door, for all models (None) and for one. Doors that are well are not in it.
-        self._healths: OrderedDict[tuple[str, str | None], Health] = OrderedDict()
+        self._healths: OrderedDict[tuple[str, str | None], Health] = (
+            OrderedDict() if before is None else before._healths
+        )
 
     def every(self) -> list[OpenUpstream]:
         return [opened for several in self._opened.values() for opened in several]
@@ -99,7 +108,9 @@ class Upstreams:
         return self._opened[route.groups[0][0]][0]
 
     @contextlib.contextmanager
-    def asking(self, chosen: ChosenRoute, *, sticks: bytes = b"", is_first_group: bool = False) -> "Generator[Asking]":
+    def asking(
+        self, chosen: ChosenRoute, *, sticks: bytes = b"", is_first_group: bool = False
+    ) -> "Generator[AskedUpstreams]":
         """For one request of a client. `sticks`: what its conversation is known by; without it, any upstream will do.
         `is_first_group`: those of last resort are not asked."""
         groups = chosen.route.groups[:1] if is_first_group else chosen.route.groups
@@ -113,7 +124,7 @@ class Upstreams:
                 doors += [
                     UpstreamDoor(name=f"{one.name} {one.upstream.model}", group=number, weight=weight) for one in keys
                 ]
-        asking = Asking(self, several, doors, chosen=chosen, sticks=sticks or secrets.token_bytes(8))
+        asking = AskedUpstreams(self, several, doors, chosen=chosen, sticks=sticks or secrets.token_bytes(8))
         try:
             yield asking
         finally:
@@ -167,7 +178,7 @@ class Upstreams:
         return {one.name: int((one.name, None) in self._healths) for one in self.every()}
 
 
-class Asking:
+class AskedUpstreams:
     """The upstreams that one client's request asks, one after the other. `hands_over` is about the last one: see `Pick`."""
 
     def __init__(
