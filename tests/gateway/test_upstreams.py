@@ -12,7 +12,10 @@ import pytest
 from gateway.calling import call_of
 from gateway.relayed import Gathered
 from lab.failing import DEADLINES, settled
+from telemetry.otlp_receiver import receiving
+from turnwise import Telemetry
 from turnwise.endpoints.transport import HttpRequest
+from turnwise.gateway.accounts import AccountMeans
 from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
 from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
@@ -29,6 +32,7 @@ CHAT = find_family("openai_chat")
 WHOLE = Reply(
     pieces=(encode_stream(CHAT, frames_of(SAID), request=Request(model="m", messages=(), stream=True)),), headers=STREAM
 )
+TRACE = ("traceparent", "tracestate", "baggage")
 KIND = {"content-type": "application/json"}
 
 
@@ -55,16 +59,19 @@ def at(host: str, *, weight: float = 1, key_env: str | tuple[str, ...] = "KEY") 
 class Served:
     """A gateway whose upstreams are known by host, or by key where they share one. `ill` answer as it says, others well."""
 
-    def __init__(self, *routes: GatewayRoute, forward_key: bool = False) -> None:
+    def __init__(self, *routes: GatewayRoute, forward_key: bool = False, telemetry: Telemetry | None = None) -> None:
         self.clock = FakeClock()
         self.ill: dict[str, Reply] = {}
         self.asked: list[str] = []
         transport = ScriptedTransport(itertools.repeat(self._answer))
-        means = ServiceMeans(transport=transport, clock=self.clock, env=ENV, deadlines=DEADLINES)
+        self.headers: list[dict[str, str]] = []
+        accounts = AccountMeans(clock=self.clock, telemetry=telemetry)
+        means = ServiceMeans(transport=transport, clock=self.clock, env=ENV, deadlines=DEADLINES, accounts=accounts)
         self.service = RelayService(GatewayConfig(routes=routes), means=means, forward_key=forward_key)
         self._numbers = itertools.count()
 
     def _answer(self, request: HttpRequest) -> Reply:
+        self.headers.append(dict(request.headers))
         key = dict(request.headers).get("authorization", "").rpartition("-")[2]
         host = (urlsplit(request.url).hostname or "").partition(".")[0]
         self.asked.append(f"{host} {key}")
@@ -210,6 +217,35 @@ async def test_a_passed_path_goes_to_the_next_upstream_and_counts_are_estimated(
     passed = there.call(path="/v1/embeddings", kind="passed", body=body)
     asked = [(await there.ask(passed))[1] for _ in range(2)]
     assert asked == [["a all", "b all"], ["b all"]]
+
+
+async def test_each_upstream_request_has_a_span_below_its_clients_and_seconds_are_counted() -> None:
+    """`traceparent` comes in; it goes to an upstream only where the file says so, and nothing else of the client's trace does."""
+    first, second = at("a", weight=1000), msgspec.structs.replace(at("b", weight=0.001), traceparent=True)
+    route = GatewayRoute(name="coding", upstream=(first, second))
+    with receiving() as receiver:
+        telemetry = Telemetry(tracer_provider=receiver.tracers, meter_provider=receiver.meters)
+        there = Served(route, telemetry=telemetry)
+        there.ill["a"] = FAILURES["silent"]
+        trace = (("traceparent", f"00-{'a' * 32}-{'b' * 16}-01"), ("tracestate", "shop=1"), ("baggage", "user=ada"))
+        outlet, asked, _ = await there.ask(there.call(trace=trace))
+        assert is_whole(outlet) and asked == ["a all", "b all"]
+        receiver.wait_for(spans=3)
+        (server,) = [one for one in receiver.spans if one.span.kind == 2]
+        below = [one for one in receiver.spans if one.span.kind == 3]
+    assert (server.span.trace_id.hex(), server.parent.hex()) == ("a" * 32, "b" * 16)
+    assert {(one.parent, one.span.trace_id) for one in below} == {(server.id, server.span.trace_id)}
+    found = {one["turnwise.request.number"]: one for one in below}
+    assert (found[1].failed, found[1]["error.type"], found[2].failed) == (True, "timeout", False)
+    assert (found[1].seconds, server["turnwise.run.requests"]) == (20, 2)
+    sent = [{key: value for key, value in headers.items() if key in TRACE} for headers in there.headers]
+    assert sent == [{}, {"traceparent": f"00-{'a' * 32}-{found[2].id.hex()}-01"}]
+    told = there.service.metrics().decode()
+    for name in ("duration", "first_token", "queue"):
+        labels = 'provider="openai_chat",model="m",route="coding"'
+        assert f"turnwise_gateway_{name}_seconds_count{{{labels}}} 1\n" in told
+        low = {"queue": 1}.get(name, 0)
+        assert f'turnwise_gateway_{name}_seconds_bucket{{{labels},le="10.0"}} {low}\n' in told
 
 
 FAULTS = sorted(name for name in builtin_scripts() if name.startswith("fault-"))

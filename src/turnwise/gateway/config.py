@@ -15,6 +15,7 @@ Of a route:
 
 | field | default | meaning |
 |---|---|---|
+| `name` | its number | what counts call it |
 | `models` | `["*"]` | patterns of model names; `*` and `?` stand for any characters and any one |
 | `aliases` | none | a client's name for a model = the upstream's |
 | `upstream` | | `"openai:gpt-6.1-sol"`, `"openai:*"` (the client's model), a URL, the table of an `UpstreamAddress`, or a list |
@@ -157,7 +158,8 @@ class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """An upstream by its URL. `family` is needed if the URL is not a provider's own and does not speak Chat Completions.
     `provider` says instead whose API is behind the URL (`anthropic` behind your own proxy), so that its special features are
     used. Without `model`, the client's name for the model is sent. With `family`, every request goes to this API, even if the
-    address has another one. `key_env` may be several variables, which share the upstream's weight."""
+    address has another one. `key_env` may be several variables, which share the upstream's weight.
+    `traceparent`: it gets the id of the gateway's trace."""
 
     url: str
     family: FamilyName | None = None
@@ -165,6 +167,7 @@ class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     key_env: str | Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | None = None
     model: str | None = None
     weight: _Weight = 1.0
+    traceparent: bool = False
 
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,6 +180,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str | None = None
     key_envs: tuple[str, ...] = ()
     weight: float = 1.0
+    traceparent: bool = False
 
 
 GivenUpstream = str | UpstreamAddress
@@ -192,6 +196,7 @@ class GatewayRoute(
     """Where requests for some models go, and what is done to their answers."""
 
     upstream: str | UpstreamAddress | Annotated[tuple[str | UpstreamAddress, ...], msgspec.Meta(min_length=1)]
+    name: str = ""
     models: tuple[str, ...] = ("*",)
     aliases: dict[str, str] = {}
     fallbacks: tuple[str | UpstreamAddress, ...] = ()
@@ -332,7 +337,13 @@ def upstream_of(given: str | UpstreamAddress) -> Upstream:
     if len(set(keys)) < len(keys):
         raise CallerError(f"`key_env` of `{address.url}` names a variable twice")
     return Upstream(
-        profile=known, chat=chat, model=address.model, base_url=address.url, key_envs=keys, weight=address.weight
+        profile=known,
+        chat=chat,
+        model=address.model,
+        base_url=address.url,
+        key_envs=keys,
+        weight=address.weight,
+        traceparent=address.traceparent,
     )
 
 

@@ -144,7 +144,7 @@ class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
     """How requests are sent. `jitter` gives numbers of [0, 1). `quiet_s`: after so long without a byte, a client that reads a
     stream gets a comment. `retry_s` after the first attempt, no further attempt begins. `ends_s`: when everything must be over,
     by the clock's `monotonic`. `habits`: where answers have no end mark.
-    `saw` is told how the upstream does."""
+    `saw` is told how the upstream does. `sends_trace`: it gets the trace's id."""
 
     endpoint: Endpoint
     transport: Transport
@@ -157,6 +157,7 @@ class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
     ends_s: float = inf
     habits: EndHabits = msgspec.field(default_factory=EndHabits)
     saw: SawOutcome = _forgets
+    sends_trace: bool = False
 
 
 class Delivery:
@@ -304,7 +305,7 @@ class Delivery:
             room=self._answer,
             why_ended=OVER,
             habits=means.habits,
-            on_first=functools.partial(means.saw, None, began_s=began_s),
+            on_first=functools.partial(self._heard, began_s=began_s),
         )
         request = build_http_request(means.endpoint, send.call, connect_s=means.deadlines.connect_s)
         sent = None
@@ -320,6 +321,8 @@ class Delivery:
             )
             if isinstance(sent, Fault):
                 return None, sent
+            if means.sends_trace and (trace := sent.traceparent):
+                request = msgspec.structs.replace(request, headers=(*request.headers, *trace))
         event = None
         try:
             event = await exchange.run(request)
@@ -337,6 +340,12 @@ class Delivery:
             if sent is not None:
                 received = received_of(exchange, event=event) if exchange.has_left else None
                 sent.ended(received, witness=self._relay.witness)
+
+    def _heard(self, *, began_s: float) -> None:
+        """The first event of an answer has come."""
+        self._means.saw(None, began_s=began_s)
+        if self._account is not None:
+            self._account.began()
 
     def _saw(self, event: ResponseReceived | RequestFailed, *, began_s: float) -> None:
         """What an outcome without an event of a stream says of the upstream. The end of the gateway's own time says nothing."""

@@ -23,10 +23,10 @@ _log = logging.getLogger("turnwise")
 
 LOOK_S = 1.0  # between two looks at the files: one that has changed is read when it stayed the same for so long
 
-Stamp = Sequence[tuple[int, int, int] | None]
+FileStamps = Sequence[tuple[int, int, int] | None]
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigReading(msgspec.Struct, frozen=True, kw_only=True):
     """Where the configuration is read. `read` raises CallerError."""
 
     read: Callable[[], GatewayConfig]
@@ -72,7 +72,7 @@ class Reloading:
         app: GatewayApp,
         *,
         config: GatewayConfig,
-        reading: Reading | None,
+        reading: ConfigReading | None,
         keys: KeyRing,
         forward_key: bool,
         tls: ssl.SSLContext | None,
@@ -109,7 +109,7 @@ class Reloading:
                 read = now
             last = now
 
-    def _stamp(self) -> Stamp:
+    def _stamp(self) -> FileStamps:
         tls = self._config.tls
         paths = [
             *([] if self._reading is None else [self._reading.path]),

@@ -21,7 +21,7 @@ from turnwise.gateway.client_bounds import Bounds, KeyRing
 from turnwise.gateway.config import GatewayConfig, check_clients
 from turnwise.gateway.doors import GatewayService, OwnAddress, is_loopback
 from turnwise.gateway.protocol import bounded_protocol
-from turnwise.gateway.reloading import Reading, Reloading, open_tls
+from turnwise.gateway.reloading import ConfigReading, Reloading, open_tls
 
 BACKLOG = 2048  # as uvicorn's
 SETTLE_S = 2.0  # for dropped answers to record what they cost
@@ -214,7 +214,7 @@ class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     forward_key: bool = False
     grace_s: float = 30.0
     drain_s: float = 0.0
-    reading: Reading | None = None
+    reading: ConfigReading | None = None
 
 
 def run_gateway(means: GatewayMeans) -> GatewayEnd:

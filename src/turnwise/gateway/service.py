@@ -326,6 +326,7 @@ class RelayService:
 
     async def _generate(self, call: ClientCall, outlet: Outlet, *, account: Account, answer: OpenAnswer) -> None:
         chosen, asked, sticks = await beside_loop(lambda: self._read(call), size=len(call.body))
+        account.route = self._name_of(chosen.route)
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
         with self._upstreams.asking(chosen, sticks=sticks) as asking:
@@ -516,6 +517,7 @@ class RelayService:
                 ends_s=ends_s,
                 habits=self._habits,
                 saw=asking.saw,
+                sends_trace=opened.upstream.traceparent,
             ),
             outlet=outlet,
             streams=asked.streams,
@@ -530,6 +532,7 @@ class RelayService:
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """Ask the upstream if it counts tokens, otherwise estimate; a header says so."""
         chosen = await beside_loop(lambda: self._route_of(call), size=len(call.body))
+        account.route = self._name_of(chosen.route)
         with self._upstreams.asking(chosen, is_first_group=True) as asking:
             await self._count_by(asking, chosen=chosen, call=call, outlet=outlet, account=account)
 
@@ -576,6 +579,7 @@ class RelayService:
         fields = await beside_loop(lambda: read_body(call.body), size=len(call.body))
         named = "" if relay_facts(call.family).model_in_path else string_of(fields, "model") or ""
         chosen = self._route_of_model(named, call) if named else self._route_of_path(call)
+        account.route = self._name_of(chosen.route)
         if call.path not in chosen.route.passes:
             raise RequestRefused(
                 f"the route of the model `{named}` does not list `{call.path}` in `pass`", field="model", status=404
@@ -612,6 +616,11 @@ class RelayService:
                     break
         assert told is not None, "there is one upstream at least"
         await write_found(told, client=call.family, outlet=outlet)
+
+    def _name_of(self, route: GatewayRoute) -> str:
+        """What counts call it."""
+        places = [str(place) for place, one in enumerate(self._config.routes, start=1) if one is route]
+        return route.name or "".join(places)
 
     def _times(self, route: GatewayRoute) -> GatewayDeadlines:
         """The route's own times, then the file's, then the defaults."""

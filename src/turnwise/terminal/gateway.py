@@ -151,14 +151,14 @@ def gateway_command(
         from turnwise.gateway.accounts import logging_to
         from turnwise.gateway.client_bounds import key_file
         from turnwise.gateway.config import config_file
-        from turnwise.gateway.reloading import Reading
+        from turnwise.gateway.reloading import ConfigReading
         from turnwise.gateway.serve import GatewayMeans, run_gateway
 
         config = _config(upstream, config_path, host=host, port=port)
         reading = None
         if upstream is None:
             read = partial(_config, None, config_path, host=host, port=port)
-            reading = Reading(read=read, path=config_path or config_file(os.environ))
+            reading = ConfigReading(read=read, path=config_path or config_file(os.environ))
         means = GatewayMeans(
             config=config,
             opens=lambda chosen: _open_service(chosen, forward_key=forward_key),
