@@ -321,4 +321,9 @@ PROMISES: dict[str, Promise] = {
     "heal:told": Promise(
         "Every repair is reported in a header or the log and counted per provider.", "beyond the field", GATEWAY
     ),
+    # serve
+    "serve:upstreams": Promise(
+        "A dead upstream (refused, silent, 5xx, 429) costs the requests that were on their way when it died and one a cool-down; all others are answered by the next one, without waiting.",
+        "field",
+    ),
 }

@@ -31,6 +31,7 @@ class Echo:
         self.ended: list[str] = []
         self.told_gone = asyncio.Event()
         self.sent_pieces = 0
+        self.reloads: list[bool] = []
         self.refusals: list[tuple[str, str, str, int]] = []
         self.ways: list[PieceWriter | None] = []  # for the pieces of each answer that has begun
 
@@ -94,6 +95,12 @@ class Echo:
 
     def refused(self, reason: str, *, family: str, kind: str, status: int) -> None:
         self.refusals.append((reason, family, kind, status))
+
+    def renewed(self, config: object) -> "Echo":
+        return self
+
+    def reloaded(self, *, is_good: bool) -> None:
+        self.reloads.append(is_good)
 
     def metrics(self) -> bytes:
         return b"turnwise_requests_total 1\n"

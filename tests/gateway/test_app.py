@@ -165,7 +165,7 @@ async def test_pages_of_listed_origins_alone_are_served() -> None:
         assert len(there.service.calls) == 1
 
 
-@pytest.mark.parametrize("path", [CHAT, "/healthz", "/metrics", "/v1/models"])
+@pytest.mark.parametrize("path", [CHAT, "/metrics", "/v1/models"])
 async def test_a_name_that_leads_here_is_no_host(path: str) -> None:
     """DNS rebinding: a page's own name, which its owner has lead to 127.0.0.1. A listed name is answered."""
     async with gateway(DoorRules(hosts=frozenset({"gate.example"}))) as there:
@@ -175,6 +175,34 @@ async def test_a_name_that_leads_here_is_no_host(path: str) -> None:
             for host in (f"evil.example:{there.port}", f"localhost:{there.port + 1}", "gate.example")
         ]
         assert found == [403, 403, 200]
+
+
+@pytest.mark.parametrize("host", ["10.42.0.7:8484", "evil.example", "a", ""])
+async def test_a_probe_comes_by_any_name(host: str, tmp_path: Path) -> None:
+    """A cluster asks by the address that it gave. What is told is the same for everybody, key or not; nothing else is open."""
+    add_key(tmp_path / "keys.json", "one", admin=False, today="2026-11-30")
+    async with gateway(keys=tmp_path / "keys.json") as there:
+        found = [
+            await there.said(there.head(path, method="GET", host=host, connection="close") + b"\r\n")
+            for path in ("/healthz", "/readyz", "/metrics")
+        ]
+        assert [status_of(one) for one in found] == [200, 200, 403]
+        assert {one.partition(b"\r\n\r\n")[2] for one in found[:2]} == {b'{"status":"ok"}'}
+
+
+@pytest.mark.parametrize(("network", "status"), [("127.0.0.0/8", 200), ("10.0.0.0/8", 401)])
+async def test_the_counts_are_open_to_a_network_by_the_address_of_the_peer(
+    network: str, status: int, tmp_path: Path
+) -> None:
+    """Whatever it sends as `Host`; a key is not asked for there, and everything else asks for one."""
+    add_key(tmp_path / "keys.json", "one", admin=False, today="2026-11-30")
+    rules = DoorRules(metrics=(network,), hosts=frozenset({"10.0.0.0/8"}))
+    async with gateway(rules, keys=tmp_path / "keys.json") as there:
+        found = [
+            await there.said(there.head(path, method="GET", host="10.0.0.1", connection="close") + b"\r\n")
+            for path in ("/metrics", "/v1/models")
+        ]
+        assert [status_of(one) for one in found] == [status, 401]
 
 
 @pytest.mark.parametrize("type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])

@@ -228,7 +228,7 @@ def test_a_route_without_patterns_serves_every_name(model: str) -> None:
     config = config_of("openai:gpt-5")
     chosen = choose_route(config.routes, model)
     assert chosen is not None
-    upstream = upstream_of(chosen.route.upstream)
+    (upstream,) = map(upstream_of, chosen.route.every_upstream)
     assert (chosen.model, chosen.name_at(upstream)) == (model, "gpt-5")
 
 
@@ -254,7 +254,10 @@ def test_a_route_without_patterns_serves_every_name(model: str) -> None:
         (
             UpstreamAddress(url="https://api.anthropic.com", key_env="K", model="m"),
             Upstream(
-                profile=builtin_profiles()["anthropic"], base_url="https://api.anthropic.com", key_env="K", model="m"
+                profile=builtin_profiles()["anthropic"],
+                base_url="https://api.anthropic.com",
+                key_envs=("K",),
+                model="m",
             ),
         ),
         (

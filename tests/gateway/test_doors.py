@@ -33,6 +33,16 @@ LOCAL = OwnAddress("127.0.0.1", 8484)
         ("Gate.Example:9000", LOCAL, ("gate.example",), True),
         ("gate.example:9000", LOCAL, ("gate.example:9000",), True),
         ("gate.example:9001", LOCAL, ("gate.example:9000",), False),
+        ("api.gate.example:1", LOCAL, ("*.gate.example",), True),
+        ("a.b.gate.example", LOCAL, ("*.gate.example:80", "*.gate.example"), True),
+        ("api.gate.example:1", LOCAL, ("*.gate.example:2",), False),
+        ("api.gate.example:2", LOCAL, ("*.gate.example:2",), True),
+        ("gate.example", LOCAL, ("*.gate.example",), False),
+        ("evilgate.example", LOCAL, ("*.gate.example",), False),
+        ("10.1.2.3:8484", LOCAL, ("10.0.0.0/8",), True),
+        ("[fd00::7]:8484", LOCAL, ("fd00::/8", "10.0.0.0/8"), True),
+        ("11.1.2.3:8484", LOCAL, ("10.0.0.0/8",), False),
+        ("10.evil.example", LOCAL, ("10.0.0.0/8",), False),
         ("gate.example@127.0.0.1:8484", LOCAL, ("gate.example",), False),
         ("127.0.0.1:8484/", LOCAL, (), False),
         ("127.0.0.1:99999", LOCAL, (), False),
@@ -45,6 +55,14 @@ def test_only_own_addresses_and_listed_names_are_hosts(
     """A page that has its own name lead here (DNS rebinding) sends that name. Issue 19, Doors."""
     refusal = doors.refuse_host([host], own=own, listed=listed)
     assert (refusal is None, refusal and refusal.status) == (is_let_in, None if is_let_in else 403)
+
+
+@pytest.mark.parametrize(
+    "text", ["*", "*.", "*.*", "*.a.*", "a.*", "0.0.0.0/0", "::/0", "10.0.0.5/8", "10.0.0.0/99", "a/8", "*a.b"]
+)
+def test_nothing_that_stands_for_everybody_is_a_host(text: str) -> None:
+    """With it a page under any name would be let in."""
+    assert not doors.is_host(text)
 
 
 def test_a_request_has_one_host() -> None:

@@ -120,7 +120,13 @@ def test_a_fallback_that_cannot_carry_the_request_hides_no_fault() -> None:
     first = lab_at("openai_chat", model="fault-401")
     route = GatewayRoute(upstream=first, fallbacks=(lab_at("anthropic_messages"),), retry=0)
     outlet, models = asked(chat("any", stream=False, n=1, seed=7, logit_bias={"50256": -100}), route)
-    assert (outlet.status, models) == (401, ["fault-401"])
+    assert (outlet.status, models) == (502, ["fault-401"])
+    assert json_of(outlet)["error"] == {
+        "message": "the upstream refused the gateway's own key (HTTP 401): its operator finds the upstream's words in the log",
+        "type": "server_error",
+        "param": None,
+        "code": "upstream_key_refused",
+    }
 
 
 @pytest.mark.parametrize("family", FAMILIES)

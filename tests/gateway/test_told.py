@@ -17,6 +17,7 @@ from lab.failing import settled
 from terminal.running import running_lab
 from turnwise.endpoints.transport import HttpRequest
 from turnwise.gateway.accounts import (
+    BUCKETS,
     FIELDS,
     MOST_MODELS,
     OTHER,
@@ -54,12 +55,15 @@ def read_metrics(text: str) -> Samples:
             helped.append(name)
         elif line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
-            assert name == helped[-1] and name not in typed and kind in ("counter", "gauge")
+            assert name == helped[-1] and name not in typed and kind in ("counter", "gauge", "histogram")
             typed[name] = kind
         else:
             head, _, number = line.rpartition(" ")
             name, _, rest = head.partition("{")
-            assert name == helped[-1] and name in typed
+            if typed[helped[-1]] == "histogram":
+                assert name in [f"{helped[-1]}_{end}" for end in ("bucket", "sum", "count")]
+            else:
+                assert name == helped[-1] and name in typed
             labels: list[tuple[str, str]] = []
             inside = rest.removesuffix("}") if rest else ""
             assert not rest or rest.endswith("}")
@@ -213,6 +217,23 @@ async def test_the_end_of_each_request_is_counted_and_logged(
         "a line of the log in JSON leaves out what there is not"
     )
     assert valued(samples, "request_seconds_total") == {("gemini", "generate"): 3}
+
+
+def test_seconds_are_counted_in_buckets_that_hold_those_below_them() -> None:
+    """As Prometheus reads a histogram: by the upper bound of each bucket, the one without a bound last. A model that gives way
+    leaves its seconds to the others."""
+    counts, name = GatewayCounts(), "turnwise_gateway_queue_seconds"
+    for number in range(MOST_MODELS + 2):
+        label = counts.model_label("p", f"m{number}", has_served=True)
+        counts.took(name, "p", label, "1", seconds=0.001 if number % 2 else 1e6)
+    samples = read_metrics(counts.text().decode())
+    buckets = valued(samples, "queue_seconds_bucket")
+    for model, low, high in ((OTHER, 1, 2), ("m2", 0, 1), ("m3", 1, 1)):
+        found = [number for (_, one, _, _), number in buckets.items() if one == model]
+        assert found == [low] * len(BUCKETS) + [high]
+        assert valued(samples, "queue_seconds_count")["p", model, "1"] == high
+    assert valued(samples, "queue_seconds_sum")["p", OTHER, "1"] == 1_000_000.001
+    assert [bound for _, model, _, bound in buckets if model == "m3"][-2:] == ["900.0", "+Inf"]
 
 
 async def test_a_repair_counts_once_in_the_line_of_its_request(caplog: pytest.LogCaptureFixture) -> None:

@@ -263,12 +263,14 @@ class Exchange:
         room: AnswerRoom | None = None,
         why_ended: str = TURNS_TIME,
         habits: EndHabits | None = None,
+        on_first: Callable[[], None] | None = None,
     ) -> None:
         """`on_frames` is told the frames as they come, `on_body` the bytes of a reply that is no stream. `open_reader` makes what
         reads one, where it is not our usual reader. `pass_on` is told of each chunk of a stream that was read in the socket's
         callback, where the transport can. `habits`: what was learned of answers without an end mark; without them, such a
-        response is taken if each of its parts has its own end."""
+        response is taken if each of its parts has its own end. `on_first`: a stream's first event has come."""
         self._order = order
+        self._on_first = on_first
         self._endpoint = endpoint
         self._scrub = endpoint.scrub
         self._forms = endpoint.forms_in_words
@@ -565,6 +567,8 @@ class Exchange:
         total_s = None
         if before == 0 and reader.heard:
             self.first_event_s = self._clock.now()
+            if self._on_first is not None:
+                self._on_first()
             total_s = self._within(self._order.deadlines.total_s)
         if reader.finished or reader.failed:
             if not was_over:

@@ -5,12 +5,14 @@ The counts belong to this process and are lost with it, as Prometheus expects; l
 
 import contextlib
 import logging
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
@@ -36,13 +38,16 @@ from turnwise.journal.prices import NO_PRICES, Prices, prices_of_layers
 from turnwise.relay.breaches import blames_provider
 from turnwise.relay.client_exchange import RelayEnd
 from turnwise.settings.settings import durability_of, read_layers
-from turnwise.telemetry.names import LearnFacts, SpanFacts
+from turnwise.telemetry.names import SpanFacts
 from turnwise.telemetry.telemetry import Telemetry, telemetry_of
 from turnwise.turn.events import Purpose
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Usage
 from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
 from turnwise.wire.openai_chat.endings import counted
 from turnwise.wire.profiles import FamilyName
+
+if TYPE_CHECKING:
+    from turnwise.telemetry.gateway_spans import GatewayTrace, UpstreamSpan
 
 # --- counts, in Prometheus' text format (its documentation, "Exposition formats")
 
@@ -51,6 +56,10 @@ MOST_MODELS = (
 )
 OTHER = "(other)"
 LONGEST_LABEL = 120  # characters
+
+
+# Upper bounds of seconds: from what the gateway adds by itself to the longest answers. Prometheus adds one for all the rest.
+BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -69,8 +78,27 @@ METRICS: dict[str, Metric] = {
     ),
     "turnwise_gateway_refusals_total": Metric("Requests that the doors refused, by reason.", ("reason",)),
     "turnwise_gateway_open_requests": Metric("Requests of clients that are being served.", (), "gauge"),
+    "turnwise_gateway_last_reload_good": Metric(
+        "Whether the configuration could be used when it was last read: 1 or 0.", (), "gauge"
+    ),
+    "turnwise_gateway_upstream_left_alone": Metric(
+        "Whether an upstream and key is left alone for all of its models, after it failed.", ("upstream",), "gauge"
+    ),
     "turnwise_gateway_answer_bytes": Metric("Bytes of the answers that are under way.", (), "gauge"),
     "turnwise_gateway_request_seconds_total": Metric("Seconds that requests of clients took.", ("family", "kind")),
+    "turnwise_gateway_duration_seconds": Metric(
+        "Seconds from a client's request to the end of its answer.", ("provider", "model", "route"), "histogram"
+    ),
+    "turnwise_gateway_first_token_seconds": Metric(
+        "Seconds from a client's request to the first event of the upstream's stream.",
+        ("provider", "model", "route"),
+        "histogram",
+    ),
+    "turnwise_gateway_queue_seconds": Metric(
+        "Seconds from a client's request until a request for it went upstream.",
+        ("provider", "model", "route"),
+        "histogram",
+    ),
     "turnwise_gateway_upstream_requests_total": Metric(
         "Requests to providers, by purpose and outcome.", ("provider", "model", "purpose", "outcome")
     ),
@@ -88,7 +116,10 @@ class GatewayCounts:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
+        # Of each histogram: how many were in each bucket, in the last one the rest, and behind it the sum of seconds.
+        self._seconds: dict[str, dict[tuple[str, ...], list[float]]] = {name: {} for name in METRICS}
         self._values["turnwise_gateway_open_requests"][()] = self._values["turnwise_gateway_answer_bytes"][()] = 0
+        self._values["turnwise_gateway_last_reload_good"][()] = 1
         self._configured: frozenset[str] = frozenset()
         self._served: dict[tuple[str, str], None] = {}  # the last used one comes last
 
@@ -100,8 +131,18 @@ class GatewayCounts:
         values = self._values[name]
         values[labels] = values.get(labels, 0) + amount
 
+    def took(self, name: str, *labels: str, seconds: float) -> None:
+        """One more value of a histogram."""
+        found = self._seconds[name].setdefault(labels, [0] * (len(BUCKETS) + 2))
+        found[bisect_left(BUCKETS, seconds)] += 1
+        found[-1] += seconds
+
     def set(self, name: str, amount: float) -> None:
         self._values[name][()] = amount
+
+    def set_each(self, name: str, amounts: Mapping[str, float]) -> None:
+        """The values of a gauge with one label, in place of those before."""
+        self._values[name] = {(label,): amount for label, amount in amounts.items()}
 
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
         """The doors have refused a request."""
@@ -133,6 +174,12 @@ class GatewayCounts:
             values = self._values[name]
             for labels in [labels for labels in values if labels[:2] == (provider, label)]:
                 self.add(name, provider, OTHER, *labels[2:], amount=values.pop(labels))
+            seconds = self._seconds[name]
+            for labels in [labels for labels in seconds if labels[:2] == (provider, label)]:
+                moved, others = seconds.pop(labels), seconds.get((provider, OTHER, *labels[2:]))
+                if others is not None:
+                    moved = [one + other for one, other in zip(moved, others, strict=True)]
+                seconds[provider, OTHER, *labels[2:]] = moved
 
     def text(self) -> bytes:
         """All counts in the text format."""
@@ -143,7 +190,18 @@ class GatewayCounts:
                 f"{name}{_labels(dict(zip(metric.labels, labels, strict=True)))} {_number(value)}"
                 for labels, value in self._values[name].items()
             ]
+            for labels, seconds in self._seconds[name].items():
+                lines += _histogram(name, dict(zip(metric.labels, labels, strict=True)), seconds)
         return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+
+
+def _histogram(name: str, labels: Mapping[str, str], seconds: Sequence[float]) -> Iterator[str]:
+    """The lines of one histogram: each bucket has those below it, too."""
+    *buckets, total_s = seconds
+    for bound, sofar in zip((*BUCKETS, "+Inf"), accumulate(buckets), strict=True):
+        yield f"{name}_bucket{_labels({**labels, 'le': str(bound)})} {sofar:.0f}"
+    yield f"{name}_sum{_labels(labels)} {total_s:.6f}"
+    yield f"{name}_count{_labels(labels)} {sum(buckets):.0f}"
 
 
 def _labels(labels: Mapping[str, str]) -> str:
@@ -255,6 +313,12 @@ class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
     asked_hour: bool
     asked: tuple[str, ...]
     family: str
+    span: "UpstreamSpan | None" = None
+
+    @property
+    def traceparent(self) -> tuple[tuple[str, str], ...]:
+        """The header for an upstream that joins the trace."""
+        return () if self.span is None else self.span.traceparent
 
     def ended(self, received: ReceivedResponse | None, *, witness: Witness | None = None) -> None:
         """The request is over. None: no byte of it has left. `witness` kept what came."""
@@ -345,7 +409,11 @@ class Account:
         self._served: set[tuple[str, str]] = set()  # provider and model of the upstreams that answered
         self._relayed = 0  # how many of them belong to upstreams that are over
         self._fault = ""
-        self._learn: LearnFacts | None = None  # for the span of the request
+        self._trace: GatewayTrace | None = None  # the span of the request
+        self._began_s = means.clock.monotonic()
+        self._queue_s: float | None = None
+        self._first_s: float | None = None
+        self.route = ""  # the name of the route that serves it
         self.not_carried: tuple[str, ...] = ()  # fields of the request that the last upstream did not get
 
     @contextlib.contextmanager
@@ -356,13 +424,13 @@ class Account:
         span = (
             contextlib.nullcontext() if spans is None else spans.gateway_span(dict(self._call.trace), clock=means.clock)
         )
-        with span as self._learn, self._open(outlet) as watched:
+        with span as self._trace, self._open(outlet) as watched:
             yield watched
 
     @contextlib.contextmanager
     def _open(self, outlet: Outlet) -> Generator[WatchedOutlet]:
         counts, clock, watched = self._means.counts, self._means.clock, WatchedOutlet(outlet)
-        began_s = clock.monotonic()
+        began_s = self._began_s = clock.monotonic()
         counts.add("turnwise_gateway_open_requests")
         end = "left"
         try:
@@ -384,6 +452,7 @@ class Account:
         counts.add("turnwise_gateway_requests_total", call.family, call.kind, str(status or ""), end)
         counts.add("turnwise_gateway_request_seconds_total", call.family, call.kind, amount=float(seconds))
         self._count_models()
+        self._count_seconds(seconds)
         line = RequestLine(
             request=call.id,
             client=call.client,
@@ -403,12 +472,28 @@ class Account:
             fault=self._fault,
         )
         _log.info("%s", said_of(line), extra={FIELDS: line})
-        if self._learn is not None:
-            self._learn(span_of(line))
+        if self._trace is not None:
+            self._trace.learn(span_of(line))
         if (ledger := self._means.ledger) is not None:
             day = datetime.fromtimestamp(self._means.clock.now(), UTC).date().isoformat()
             if seen := [one for answer in self._answers for one in answer.seen(day)]:
                 ledger.mended(seen)
+
+    def _count_seconds(self, seconds: float) -> None:
+        """Of requests that went upstream."""
+        if self._queue_s is None:
+            return
+        provider, model = self._last
+        counts = self._means.counts
+        label = counts.model_label(provider, model, has_served=False)
+        for name, value in (("duration", seconds), ("first_token", self._first_s), ("queue", self._queue_s)):
+            if value is not None:
+                counts.took(f"turnwise_gateway_{name}_seconds", provider, label, self.route, seconds=value)
+
+    def began(self) -> None:
+        """The first event of an upstream's stream has come."""
+        if self._first_s is None:
+            self._first_s = self._means.clock.monotonic() - self._began_s
 
     def upstream_said(self, told: str, *, provider: str) -> None:
         """Only for the log, and without anything that was sent to the upstream."""
@@ -450,6 +535,8 @@ class Account:
     def _mended(self, kinds: Iterable[str], provider: str, model: str) -> None:
         for kind in kinds:
             self._repairs[kind] += 1
+            if self._trace is not None:
+                self._trace.repaired(kind)
             self._count_of_model("turnwise_gateway_repairs_total", provider, model, kind)
 
     def _count(self, entry: LedgerEntry, received: ReceivedResponse | None) -> None:
@@ -518,11 +605,18 @@ class Account:
                 return NO_LEDGER
         self._number = number
         self._last = (provider, model)
-        return SentRequest(account=self, entry=entry, line=line, asked_hour=asked_hour, asked=asked, family=family)
+        if self._queue_s is None:
+            self._queue_s = self._means.clock.monotonic() - self._began_s
+        span = None if self._trace is None else self._trace.asks(asked_of(entry))
+        return SentRequest(
+            account=self, entry=entry, line=line, asked_hour=asked_hour, asked=asked, family=family, span=span
+        )
 
     def note(self, sent: SentRequest, received: ReceivedResponse | None, *, witness: Witness | None) -> None:
         """The outcome of a request; None if it was never sent."""
         self._count(sent.entry, received)
+        if sent.span is not None:
+            sent.span.end(outcome_of(received))
         if received is None:
             self._number -= 1
         elif not received.cancelled:  # if the client left early, the answer's end is unknown
@@ -554,9 +648,34 @@ class Account:
         return found
 
 
+def asked_of(entry: LedgerEntry) -> SpanFacts:
+    """The fields of the span of a request that goes upstream."""
+    from turnwise.telemetry.gateway_spans import of_attempt  # only if there are spans
+
+    model = entry.model[:LONGEST_NAME]
+    return of_attempt(provider=entry.provider, model=model, purpose=entry.purpose, number=entry.number)
+
+
+def outcome_of(received: ReceivedResponse | None) -> SpanFacts:
+    """What that span says in the end."""
+    from turnwise.telemetry.gateway_spans import of_outcome  # as above
+
+    if received is None:
+        return of_outcome(tokens=(0, 0), fault=str(FaultKind.UNREACHABLE), is_sent=False, repairs=())
+    response = received.response or received.partial
+    usage = None if response is None else response.usage
+    fault = CANCELLED if received.cancelled else str((received.fault and received.fault.kind) or "")
+    return of_outcome(
+        tokens=(0, 0) if usage is None else (usage.input_tokens, usage.output_tokens),
+        fault=fault,
+        is_sent=True,
+        repairs=() if response is None else [repair.kind for repair in response.repairs],
+    )
+
+
 def span_of(line: RequestLine) -> SpanFacts:
     """The fields of a request's span."""
-    from turnwise.telemetry.spans import of_answer  # only if there are spans
+    from turnwise.telemetry.gateway_spans import of_answer  # as above
 
     return of_answer(
         provider=line.provider,

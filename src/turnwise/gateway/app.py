@@ -95,11 +95,13 @@ PATH_CHARACTERS = 200  # of a path in a message
 
 
 class DoorRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is let in, and for which paths, by the configuration. `passes` are further paths, without query."""
+    """Who is let in, and for which paths, by the configuration. `passes` are further paths, without query.
+    `metrics` are networks whose programs read the counts without a key."""
 
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
     passes: frozenset[str] = frozenset()
+    metrics: tuple[str, ...] = ()
     forward_key: bool = False
     bounds: Bounds = Bounds()
 
@@ -191,6 +193,7 @@ class GatewayApp:
         self._rules = rules
         self._keys = keys
         self._open = 0
+        self.is_draining = False  # it ends soon: nobody should send anything new
 
     async def __call__(self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] != "http":
@@ -218,6 +221,15 @@ class GatewayApp:
         await visit.refuse(refusal)
 
     @property
+    def service(self) -> GatewayService:
+        """The service of new requests."""
+        return self._service
+
+    def renew(self, service: GatewayService, *, rules: DoorRules) -> None:
+        """From now on, new requests have these. Others keep what they began with."""
+        self._service, self._rules = service, rules
+
+    @property
     def origins(self) -> frozenset[str]:
         return self._rules.origins
 
@@ -232,14 +244,18 @@ class GatewayApp:
         asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
         if asked is not None:
             visit.family, visit.kind = asked.family, asked.kind
+        if visit.method in ("GET", "HEAD") and visit.path in ("/healthz", "/readyz"):
+            # A probe may come by any name or address. The answer says nothing that a page should not read.
+            is_good = visit.path == "/healthz" or (self._service.is_ready() and not self.is_draining)
+            status, said = (200, b'{"status":"ok"}') if is_good else (503, b'{"status":"not ready"}')
+            await visit.reply(status, _sized(JSON, said), said)
+            return None
         if (refusal := self._refuse_head(visit)) is not None:
             return refusal
         if visit.method == "OPTIONS" and visit.origin is not None:
             await visit.reply(204, doors.preflight_headers(visit.headers), b"")
-        elif visit.method == "GET" and visit.path in ("/healthz", "/readyz"):
-            is_good = visit.path == "/healthz" or self._service.is_ready()
-            status, said = (200, b'{"status":"ok"}') if is_good else (503, b'{"status":"not ready"}')
-            await visit.reply(status, _sized(JSON, said), said)
+        elif self._is_scrape(visit):
+            await self._tell_counts(visit)
         elif isinstance(client := self._let_in(visit), DoorRefusal):
             return client
         else:
@@ -296,8 +312,7 @@ class GatewayApp:
         if (visit.method, visit.path) == ("GET", "/metrics"):
             if (why := await _why_no_metrics(visit, client)) is not None:
                 return DoorRefusal(reason="admin_key", status=403, message=why, code="admin_key_required")
-            body = self._service.metrics()
-            await visit.reply(200, _sized(METRICS_TYPE, body), body)
+            await self._tell_counts(visit)
         elif asked is None and not (visit.method == "POST" and visit.path in self._rules.passes):
             return _nothing_there(visit)
         elif asked is not None and asked.kind == "models":
@@ -306,6 +321,18 @@ class GatewayApp:
         else:
             return await self._generate(visit, asked, client=client)
         return None
+
+    def _is_scrape(self, visit: Visit) -> bool:
+        """Whether the counts are asked for from a network of the configuration: the peer's own address counts, not the name that
+        it sends."""
+        networks = self._rules.metrics
+        if not networks or (visit.method, visit.path) != ("GET", "/metrics") or visit.client is None:
+            return False
+        return doors.is_in(visit.client[0], networks)
+
+    async def _tell_counts(self, visit: Visit) -> None:
+        body = self._service.metrics()
+        await visit.reply(200, _sized(METRICS_TYPE, body), body)
 
     async def _generate(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> DoorRefusal | None:
         bounds = self._rules.bounds

@@ -96,6 +96,11 @@ class OpenAnswers:
         self._open: dict[OpenAnswer, None] = {}
         self._changed: asyncio.Future[None] | None = None
 
+    def bound(self, *, most_bytes: int, share_bytes: int) -> None:
+        """Other bounds from now on."""
+        self._most_bytes, self.share_bytes = most_bytes, share_bytes
+        self.wake()
+
     @property
     def is_full(self) -> bool:
         return self.size >= self._most_bytes

@@ -3,8 +3,10 @@
 | field | default | meaning |
 |---|---|---|
 | `host`, `port` | 127.0.0.1, 8484 | where to listen; port 0 takes a free one |
-| `hosts` | none | further names for `Host`, with a port or for any |
+| `hosts` | none | further names for `Host`, with a port or for any; `*.name`, and networks of addresses |
+| `metrics` | none | networks whose programs read `/metrics` without a key |
 | `origins` | none | pages that a browser may ask for (`https://chat.example.org`) |
+| `[tls]` | none | `cert` and `key`, paths of PEM files: clients use https |
 | `[bounds]` | see `client_bounds.py` | what one client may take up |
 | `[deadlines]` | see `GatewayDeadlines` | how long upstreams are waited for |
 | `[[route]]` | at least one | the first whose `models` or `aliases` have the name serves it |
@@ -13,10 +15,11 @@ Of a route:
 
 | field | default | meaning |
 |---|---|---|
+| `name` | its number | what counts call it |
 | `models` | `["*"]` | patterns of model names; `*` and `?` stand for any characters and any one |
 | `aliases` | none | a client's name for a model = the upstream's |
-| `upstream` | | `"openai:gpt-6.1-sol"`, `"openai:*"` (the client's model), a URL or `{ url, family, provider, key_env, model }` |
-| `fallbacks` | none | further upstreams, in this order |
+| `upstream` | | `"openai:gpt-6.1-sol"`, `"openai:*"` (the client's model), a URL, the table of an `UpstreamAddress`, or a list |
+| `fallbacks` | none | further upstreams, each a group of its own, in this order |
 | `heal`, `continue` | true | mend broken streams; continue cut responses |
 | `retry` | 3 | further attempts at a request that failed for a moment |
 | `calls_in_text` | "auto" | calls that the model wrote into its text: "auto", "on", "off" |
@@ -41,7 +44,7 @@ from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.errors import CallerError
 from turnwise.gateway.app import DoorRules
 from turnwise.gateway.client_bounds import Bounds, ClientKey
-from turnwise.gateway.doors import is_host, is_origin
+from turnwise.gateway.doors import is_host, is_network, is_origin
 from turnwise.relay.client_request import asked_path
 from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import with_near_field
@@ -148,19 +151,23 @@ _PATH = re.compile(r"(?:/[A-Za-z0-9_.:-]+)+", re.ASCII)
 _Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 _Attempts = Annotated[int, msgspec.Meta(ge=0, le=10)]
 _Tokens = Annotated[int, msgspec.Meta(ge=1)]
+_Weight = Annotated[float, msgspec.Meta(gt=0, le=1000)]
 
 
 class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An upstream by its URL. `family` is needed if the URL is not a provider's own and does not speak Chat Completions.
     `provider` says instead whose API is behind the URL (`anthropic` behind your own proxy), so that its special features are
     used. Without `model`, the client's name for the model is sent. With `family`, every request goes to this API, even if the
-    address has another one."""
+    address has another one. `key_env` may be several variables, which share the upstream's weight.
+    `traceparent`: it gets the id of the gateway's trace."""
 
     url: str
     family: FamilyName | None = None
     provider: str | None = None
-    key_env: str | None = None
+    key_env: str | Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | None = None
     model: str | None = None
+    weight: _Weight = 1.0
+    traceparent: bool = False
 
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +178,12 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     chat: Profile | None = None
     model: str | None = None
     base_url: str | None = None
-    key_env: str | None = None
+    key_envs: tuple[str, ...] = ()
+    weight: float = 1.0
+    traceparent: bool = False
+
+
+GivenUpstream = str | UpstreamAddress
 
 
 class GatewayRoute(
@@ -183,7 +195,8 @@ class GatewayRoute(
 ):
     """Where requests for some models go, and what is done to their answers."""
 
-    upstream: str | UpstreamAddress
+    upstream: str | UpstreamAddress | Annotated[tuple[str | UpstreamAddress, ...], msgspec.Meta(min_length=1)]
+    name: str = ""
     models: tuple[str, ...] = ("*",)
     aliases: dict[str, str] = {}
     fallbacks: tuple[str | UpstreamAddress, ...] = ()
@@ -199,7 +212,7 @@ class GatewayRoute(
 
     def __post_init__(self) -> None:
         """Raises ValueError, which msgspec reports with the place in the file."""
-        for given in (self.upstream, *self.fallbacks):
+        for given in self.every_upstream:
             try:
                 upstream_of(given)
             except CallerError as error:
@@ -207,6 +220,23 @@ class GatewayRoute(
         for path in self.passes:
             if why := _why_not_passed(path):
                 raise ValueError(f"`pass` cannot have `{path}`: {why}")
+
+    @property
+    def groups(self) -> tuple[tuple[GivenUpstream, ...], ...]:
+        """Upstreams that share the conversations, then those of last resort, one after the other."""
+        first = self.upstream if isinstance(self.upstream, tuple) else (self.upstream,)
+        return (first, *[(given,) for given in self.fallbacks])
+
+    @property
+    def every_upstream(self) -> tuple[GivenUpstream, ...]:
+        return tuple([given for group in self.groups for given in group])
+
+
+class TlsFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A certificate with the chain behind it, and its key: paths of PEM files."""
+
+    cert: str
+    key: str
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"routes": "route"}):
@@ -216,7 +246,9 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     host: str = LOOPBACK
     port: _Port = PORT
     hosts: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    tls: TlsFiles | None = None
     bounds: Bounds = Bounds()
     deadlines: GatewayDeadlines = GatewayDeadlines()
 
@@ -225,7 +257,15 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ValueError(why)
         for host in self.hosts:
             if not is_host(host):
-                raise ValueError(f"`hosts` cannot have `{host}`: write a name or an address, with a port or for any")
+                raise ValueError(
+                    f"`hosts` cannot have `{host}`: write a name or an address, with a port or for any, `*.example.org`, or a "
+                    "network (`10.0.0.0/8`)"
+                )
+        for network in self.metrics:
+            if not is_network(network):
+                raise ValueError(
+                    f"`metrics` cannot have `{network}`: write a network, `10.0.0.0/8`, but not all addresses"
+                )
         for origin in self.origins:
             if not is_origin(origin):
                 raise ValueError(
@@ -237,6 +277,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return DoorRules(
             hosts=frozenset([host.lower() for host in self.hosts]),
             origins=frozenset(self.origins),
+            metrics=self.metrics,
             passes=frozenset([path for route in self.routes for path in route.passes]),
             forward_key=forward_key,
             bounds=self.bounds,
@@ -248,7 +289,7 @@ def configured_models(routes: Iterable[GatewayRoute]) -> Iterator[str]:
     for route in routes:
         yield from [pattern for pattern in route.models if not set(pattern) & set("*?[")]
         yield from route.aliases.values()
-        yield from [model for given in (route.upstream, *route.fallbacks) if (model := upstream_of(given).model)]
+        yield from [model for given in route.every_upstream if (model := upstream_of(given).model)]
 
 
 class ChosenRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,7 +333,18 @@ def upstream_of(given: str | UpstreamAddress) -> Upstream:
     if known is None or address.family not in (None, known.family):
         known = find_profile(address.family or USUAL)
     chat = _chat_of(known) if address.family is None else None
-    return Upstream(profile=known, chat=chat, model=address.model, base_url=address.url, key_env=address.key_env)
+    keys = (address.key_env,) if isinstance(address.key_env, str) else address.key_env or ()
+    if len(set(keys)) < len(keys):
+        raise CallerError(f"`key_env` of `{address.url}` names a variable twice")
+    return Upstream(
+        profile=known,
+        chat=chat,
+        model=address.model,
+        base_url=address.url,
+        key_envs=keys,
+        weight=address.weight,
+        traceparent=address.traceparent,
+    )
 
 
 def _chat_of(profile: Profile) -> Profile | None:
@@ -319,7 +371,9 @@ def read_config(path: Path) -> GatewayConfig:
     try:
         return msgspec.convert(table, GatewayConfig)
     except msgspec.ValidationError as error:
-        said = with_near_field(error, rows=(GatewayConfig, GatewayRoute, UpstreamAddress, Bounds, GatewayDeadlines))
+        said = with_near_field(
+            error, rows=(GatewayConfig, GatewayRoute, UpstreamAddress, TlsFiles, Bounds, GatewayDeadlines)
+        )
         raise CallerError(f"`{path}`: {said}; correct it there") from None
 
 

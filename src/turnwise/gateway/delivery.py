@@ -10,7 +10,7 @@ import re
 import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from math import ceil, inf
-from typing import Self
+from typing import Protocol, Self
 
 import msgspec
 
@@ -29,7 +29,7 @@ from turnwise.relay.event_reader import ArrayAnswer, EventReader
 from turnwise.rules.provider_tool_costs import terms_asked
 from turnwise.running.runner_config import asks_hour
 from turnwise.turn.config import Deadlines
-from turnwise.turn.events import Purpose, ResponseReceived, SendRequest, SoughtCalls
+from turnwise.turn.events import Purpose, RequestFailed, ResponseReceived, SendRequest, SoughtCalls
 from turnwise.vocab import Fault, FaultKind, Repair, Response, ServerLesson
 from turnwise.wire.family import family
 from turnwise.wire.profiles import Limits
@@ -130,10 +130,21 @@ NO_TIME = Fault(
 PURPOSES: dict[str, Purpose] = {"main": "step", "retry": "retry", "continue": "continue"}
 
 
+class SawOutcome(Protocol):
+    """Told what became of a request that began then; None: an answer has begun."""
+
+    def __call__(self, fault: Fault | None, /, *, began_s: float) -> None: ...
+
+
+def _forgets(_: Fault | None, /, *, began_s: float) -> None:
+    del began_s
+
+
 class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
     """How requests are sent. `jitter` gives numbers of [0, 1). `quiet_s`: after so long without a byte, a client that reads a
     stream gets a comment. `retry_s` after the first attempt, no further attempt begins. `ends_s`: when everything must be over,
-    by the clock's `monotonic`. `habits`: where answers have no end mark."""
+    by the clock's `monotonic`. `habits`: where answers have no end mark.
+    `saw` is told how the upstream does. `sends_trace`: it gets the trace's id."""
 
     endpoint: Endpoint
     transport: Transport
@@ -145,6 +156,8 @@ class DeliveryMeans(msgspec.Struct, frozen=True, kw_only=True):
     retry_s: float | None = None
     ends_s: float = inf
     habits: EndHabits = msgspec.field(default_factory=EndHabits)
+    saw: SawOutcome = _forgets
+    sends_trace: bool = False
 
 
 class Delivery:
@@ -278,6 +291,7 @@ class Delivery:
         order = _order_of(send, number=number, deadlines=means.deadlines, most_s=None if left_s == inf else left_s)
         if self._answer is not None and send.purpose != "continue":
             self._answer.begin_anew()
+        began_s = means.clock.monotonic()
         exchange = Exchange(
             order,
             endpoint=means.endpoint,
@@ -291,6 +305,7 @@ class Delivery:
             room=self._answer,
             why_ended=OVER,
             habits=means.habits,
+            on_first=functools.partial(self._heard, began_s=began_s),
         )
         request = build_http_request(means.endpoint, send.call, connect_s=means.deadlines.connect_s)
         sent = None
@@ -306,9 +321,13 @@ class Delivery:
             )
             if isinstance(sent, Fault):
                 return None, sent
+            if means.sends_trace and (trace := sent.traceparent):
+                request = msgspec.structs.replace(request, headers=(*request.headers, *trace))
         event = None
         try:
             event = await exchange.run(request)
+            if exchange.first_event_s is None:
+                self._saw(event, began_s=began_s)
             if isinstance(event, ResponseReceived):
                 return event.response, self._told(event.response.fault)
             return event.partial, self._told(event.fault)
@@ -321,6 +340,18 @@ class Delivery:
             if sent is not None:
                 received = received_of(exchange, event=event) if exchange.has_left else None
                 sent.ended(received, witness=self._relay.witness)
+
+    def _heard(self, *, began_s: float) -> None:
+        """The first event of an answer has come."""
+        self._means.saw(None, began_s=began_s)
+        if self._account is not None:
+            self._account.began()
+
+    def _saw(self, event: ResponseReceived | RequestFailed, *, began_s: float) -> None:
+        """What an outcome without an event of a stream says of the upstream. The end of the gateway's own time says nothing."""
+        fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
+        if fault is None or fault.kind is not FaultKind.TIMEOUT or self._means.clock.monotonic() < self._means.ends_s:
+            self._means.saw(fault, began_s=began_s)
 
     def _told(self, fault: Fault | None) -> Fault | None:
         """The fault as the client may know it; the log has the rest."""

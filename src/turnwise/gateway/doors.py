@@ -4,11 +4,12 @@ refusal, an accepted call, and the way out for its answer.
 The tables say what may pass. Everything else stays outside, so a field that later turns out to carry a key does not leak.
 """
 
+import functools
 import ipaddress
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -20,6 +21,9 @@ from turnwise.wire.family import MODULES, USUAL
 from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.relay_facts import relay_facts
+
+if TYPE_CHECKING:
+    from turnwise.gateway.config import GatewayConfig
 
 JSON = ("content-type", "application/json")
 
@@ -187,6 +191,14 @@ class GatewayService(Protocol):
         """The doors have refused a request, so it never got here."""
         ...
 
+    def renewed(self, config: "GatewayConfig", /) -> "GatewayService":
+        """The service with another configuration, and what this one has learned. Raises CallerError; then nothing has changed."""
+        ...
+
+    def reloaded(self, *, is_good: bool) -> None:
+        """Whether the last configuration that was read anew could be used."""
+        ...
+
     def metrics(self) -> bytes:
         """All counts in Prometheus' text format."""
         ...
@@ -220,8 +232,30 @@ def values_of(headers: HeaderFields, name: str) -> list[str]:
 
 
 def is_host(text: str) -> bool:
-    """Whether `hosts` of the configuration may contain it: a name or an address, with a port or for any port."""
-    return _HOST.fullmatch(text.lower()) is not None
+    """Whether `hosts` of the configuration may contain it: a name or an address, `*.name` for all names below it, each with a
+    port or for any port; or a network of addresses. Nothing that stands for everybody."""
+    return is_network(text) or _HOST.fullmatch(text.lower().removeprefix("*.")) is not None
+
+
+def is_network(text: str) -> bool:
+    """Whether it is a network (`10.0.0.0/8`), and not all of the internet."""
+    try:
+        return "/" in text and _network(text).prefixlen > 0
+    except ValueError:
+        return False
+
+
+@functools.cache
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    return ipaddress.ip_network(text)
+
+
+def is_in(ip: str, networks: Iterable[str]) -> bool:
+    try:
+        address = _plain(ip)
+    except ValueError:
+        return False  # a name
+    return any(address in _network(one) for one in networks)
 
 
 def is_origin(text: str) -> bool:
@@ -256,7 +290,9 @@ def refuse_host(given: Sequence[str], *, own: OwnAddress, listed: Collection[str
     if found is not None:
         name, port = found["six"] or found["name"], found["port"]
         shown = f"[{name}]" if found["six"] else name
-        if shown in listed or f"{shown}:{port}" in listed:
+        if _is_listed(shown, listed) or _is_listed(f"{shown}:{port}", listed):
+            return None
+        if is_in(name, [one for one in listed if "/" in one]):
             return None
         if _is_own(name, own=own) and int(port or 80) == own.port:
             return None
@@ -266,6 +302,10 @@ def refuse_host(given: Sequence[str], *, own: OwnAddress, listed: Collection[str
         message="the `Host` of this request is not an address of this gateway: list its name in `hosts` of gateway.toml",
         code="host_refused",
     )
+
+
+def _is_listed(shown: str, listed: Collection[str]) -> bool:
+    return shown in listed or any(one.startswith("*.") and shown.endswith(one[1:]) for one in listed)
 
 
 def _is_own(name: str, *, own: OwnAddress) -> bool:

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from turnwise.gateway.client_bounds import Bounds, KeyRing
 from turnwise.gateway.config import GatewayConfig, check_clients
 from turnwise.gateway.doors import GatewayService, OwnAddress, is_loopback
 from turnwise.gateway.protocol import bounded_protocol
+from turnwise.gateway.reloading import ConfigReading, Reloading, open_tls
 
 BACKLOG = 2048  # as uvicorn's
 SETTLE_S = 2.0  # for dropped answers to record what they cost
@@ -34,8 +36,9 @@ class GatewayEnd(msgspec.Struct, frozen=True):
 class BoundSocket:
     """A bound socket, which accepts connections once it is served; and whether other machines can reach it."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, scheme: str = "http") -> None:
         """Raises CallerError."""
+        self._scheme = scheme
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             # For a name with both (`localhost`), the address that every client tries.
@@ -65,7 +68,7 @@ class BoundSocket:
     @property
     def url(self) -> str:
         ip = f"[{self.own.ip}]" if ":" in self.own.ip else self.own.ip
-        return f"http://{ip}:{self.own.port}"
+        return f"{self._scheme}://{ip}:{self.own.port}"
 
     def close(self) -> None:
         self.socket.close()
@@ -75,9 +78,14 @@ class _GatewayServer(Server):
     """uvicorn's server, except for signals: uvicorn would end by the signal itself, and a supervisor would read that as a
     crash."""
 
-    def __init__(self, config: Config, *, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: Config, *, ready: Callable[[], None], app: GatewayApp, drain_s: float, reloading: Reloading | None
+    ) -> None:
         super().__init__(config)
         self._ready = ready
+        self._app = app
+        self._drain_s = drain_s
+        self._reloading = reloading
         self.servers = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -87,7 +95,7 @@ class _GatewayServer(Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         loop = asyncio.get_running_loop()
-        numbers = (signal.SIGINT, signal.SIGTERM)
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         for number in numbers:
             loop.add_signal_handler(number, self._hear, number)
         try:
@@ -97,11 +105,22 @@ class _GatewayServer(Server):
                 loop.remove_signal_handler(number)
 
     def _hear(self, number: int) -> None:
-        if not self.should_exit:
-            self.should_exit = True
+        if number == signal.SIGHUP and self._reloading is not None and not self._reloading.is_left:
+            self._reloading.ask()
+        elif not self._app.is_draining:
+            self._app.is_draining = True
+            if number == signal.SIGTERM and self._drain_s > 0:
+                asyncio.get_running_loop().call_later(self._drain_s, self._stop)
+            else:
+                self._stop()
+        elif not self.should_exit:
+            self._stop()
         elif number == signal.SIGINT:
             self.force_exit = True
             self.drop_all()
+
+    def _stop(self) -> None:
+        self.should_exit = True
 
     def drop_all(self) -> None:
         """End every connection and every answer now."""
@@ -123,13 +142,23 @@ def check_reach(listening: BoundSocket, *, has_keys: bool) -> None:
 
 
 async def serve(
-    app: GatewayApp, listening: BoundSocket, *, bounds: Bounds, grace_s: float, ready: Callable[[], None]
+    app: GatewayApp,
+    listening: BoundSocket,
+    *,
+    bounds: Bounds,
+    grace_s: float,
+    ready: Callable[[], None],
+    drain_s: float = 0.0,
+    tls: ssl.SSLContext | None = None,
+    reloading: Reloading | None = None,
 ) -> GatewayEnd:
-    """Serve until SIGTERM or Ctrl-C. Then no new request is accepted, and open streams have `grace_s` to end. `ready` is called
-    once connections are accepted."""
+    """Serve until SIGTERM or Ctrl-C. After SIGTERM connections are still accepted for `drain_s`, while the gateway says that it
+    is not ready. Then no new request is accepted, and open streams have `grace_s` to end. `ready` is called once connections are
+    accepted."""
+    protocol = bounded_protocol(bounds, origins=app.origins, refused=app.refused_early)
     config = Config(
         app,
-        http=bounded_protocol(bounds, origins=app.origins, refused=app.refused_early),
+        http=protocol,
         ws="none",
         loop="none",
         lifespan="off",
@@ -141,17 +170,30 @@ async def serve(
         server_header=False,
         timeout_keep_alive=round(bounds.idle_s) or 1,
         timeout_graceful_shutdown=round(grace_s),
+        ssl_context_factory=None if tls is None else _giving(tls),
     )
-    server = _GatewayServer(config, ready=ready)
+    server = _GatewayServer(config, ready=ready, app=app, drain_s=drain_s, reloading=reloading)
+    looking = None if reloading is None else asyncio.ensure_future(reloading.run(protocol))
     try:
         await server.serve(sockets=[listening.socket])
     finally:
+        if looking is not None:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
         server.drop_all()
         listening.close()
         # Dropped answers may have something to record, and the service is closed after this.
         if tasks := list(server.server_state.tasks):
             await asyncio.wait(tasks, timeout=SETTLE_S)
     return GatewayEnd(at_once=server.force_exit)
+
+
+def _giving(tls: ssl.SSLContext) -> Callable[[Config, Callable[[], ssl.SSLContext]], ssl.SSLContext]:
+    def give(config: Config, usual: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        del config, usual
+        return tls
+
+    return give
 
 
 # How many new objects come between two searches for garbage in cycles, and how many searches before older objects are searched,
@@ -163,7 +205,7 @@ SEARCHES = (10_000, 20, 50)
 
 class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What a gateway is made of. `opens` makes the service behind the doors, which is closed after the last answer. `tells` gets
-    the socket once connections are accepted."""
+    the socket once connections are accepted. `reading`: where the configuration is read anew, if it came from a file."""
 
     config: GatewayConfig
     opens: Callable[[GatewayConfig], AbstractAsyncContextManager[GatewayService]]
@@ -171,6 +213,8 @@ class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     keys: Path
     forward_key: bool = False
     grace_s: float = 30.0
+    drain_s: float = 0.0
+    reading: ConfigReading | None = None
 
 
 def run_gateway(means: GatewayMeans) -> GatewayEnd:
@@ -194,15 +238,26 @@ def seldom_searched() -> Generator[None]:
 
 async def _run(means: GatewayMeans) -> GatewayEnd:
     config, ring = means.config, KeyRing(means.keys)
-    listening = BoundSocket(config.host, config.port)
+    tls = None if config.tls is None else open_tls(config.tls)
+    listening = BoundSocket(config.host, config.port, scheme="http" if tls is None else "https")
     try:
         check_reach(listening, has_keys=bool(ring.current()))
         if not means.forward_key:  # with `--forward-key`, each client's own key opens its own store
             check_clients(config.routes, keys=(ring.current() or {}).values())
         async with means.opens(config) as service:
             app = GatewayApp(service, rules=config.rules(forward_key=means.forward_key), keys=ring)
+            reloading = Reloading(
+                app, config=config, reading=means.reading, keys=ring, forward_key=means.forward_key, tls=tls
+            )
             return await serve(
-                app, listening, bounds=config.bounds, grace_s=means.grace_s, ready=lambda: means.tells(listening)
+                app,
+                listening,
+                bounds=config.bounds,
+                grace_s=means.grace_s,
+                drain_s=means.drain_s,
+                ready=lambda: means.tells(listening),
+                tls=tls,
+                reloading=reloading,
             )
     finally:
         listening.close()

@@ -8,7 +8,7 @@ import logging
 import random
 import secrets
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from typing import Generic, TypeVar
 
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from turnwise.base.clock import Clock, Overdue, SystemClock, Watchdog
 from turnwise.base.threads import beside_loop
 from turnwise.endpoints.aiohttp_transport import AiohttpTransport
-from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request, find_key
+from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request
 from turnwise.endpoints.local_servers import ask_for_models
 from turnwise.endpoints.transport import EndHabits, Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault
@@ -32,10 +32,8 @@ from turnwise.gateway.config import (
     GatewayDeadlines,
     GatewayRoute,
     Upstream,
-    UpstreamAddress,
     choose_route,
     configured_models,
-    upstream_of,
 )
 from turnwise.gateway.delivery import (
     PAGE,
@@ -48,6 +46,7 @@ from turnwise.gateway.delivery import (
     write_found,
 )
 from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, GatewayService, Outlet
+from turnwise.gateway.upstreams import AskedUpstreams, OpenUpstream, Upstreams, as_told, conversation_of, opening_of
 from turnwise.journal.ledger import ReceivedResponse
 from turnwise.relay.client_exchange import (
     UNBOUND,
@@ -80,11 +79,12 @@ from turnwise.relay.token_counting import (
     write_count,
 )
 from turnwise.relay.translation import translate
+from turnwise.relay.upstream_choice import COOL_S
 from turnwise.rules.prompt_room import UNKNOWN_LIMITS
 from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import find_end, find_limits
 from turnwise.turn.config import Deadlines
-from turnwise.vocab import Fault, FaultKind, Repair, Request, ServerLesson, Text
+from turnwise.vocab import Fault, FaultKind, Request, ServerLesson
 from turnwise.vocab.json_values import without_nones
 from turnwise.wire.anthropic_messages.thinking import binds_thinking
 from turnwise.wire.family import HttpCall, family
@@ -146,9 +146,8 @@ class StaleConversations:
             self._keep(replace(told, means=means, left_out=left_out))
 
     def _key_of(self, call: ClientCall, request: Request, *, endpoint: Endpoint) -> str:
-        opening = next((one for one in request.messages if one.role == "user"), request.messages[0])
-        said = [part.text for part in opening.parts if isinstance(part, Text)]
-        named = (endpoint.profile.name, endpoint.base_url, request.model, call.client, call.client_key, *said)
+        here = (endpoint.profile.name, endpoint.base_url, request.model, call.client, call.client_key)
+        named = (*here, *opening_of(request))
         found = hashlib.blake2b(key=self._secret, digest_size=16)
         for one in named:
             found.update(len(one).to_bytes(8, "big") + one.encode("utf-8", "surrogatepass"))
@@ -207,17 +206,6 @@ NO_STREAMS = (
 )
 
 
-class OpenUpstream(msgspec.Struct, frozen=True, kw_only=True):
-    """An upstream of the configuration with its key. `chat`: the same address with Chat Completions, if each request goes to the
-    API that can serve it. `api` is the profile that a request then got, and `told` what is known of that."""
-
-    upstream: Upstream
-    endpoint: Endpoint
-    chat: Endpoint | None = None
-    api: str = ""
-    told: tuple[Repair, ...] = ()
-
-
 class ServiceMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What the service works with."""
 
@@ -231,33 +219,45 @@ class ServiceMeans(msgspec.Struct, frozen=True, kw_only=True):
 class RelayService:
     """A `GatewayService` over the relay. Raises CallerError or MissingKey for an upstream that cannot be used."""
 
-    def __init__(self, config: GatewayConfig, *, means: ServiceMeans, forward_key: bool) -> None:
+    def __init__(
+        self, config: GatewayConfig, *, means: ServiceMeans, forward_key: bool, before: "RelayService | None" = None
+    ) -> None:
+        """What the service `before` has learned counts for this one, too."""
         self._config = config
         self._means = means
-        means.accounts.counts.configure(configured_models(config.routes))
         self._forward_key = forward_key
         self._limits = msgspec.structs.replace(
             DEFAULT_LIMITS, response_bytes=config.bounds.response_bytes, tells_long_calls=False
         )
-        self._upstreams = {
-            given: self._open(upstream_of(given))
-            for route in config.routes
-            for given in (route.upstream, *route.fallbacks)
-        }
-        self._answers = OpenAnswers(
-            most_bytes=config.bounds.answers_bytes,
-            clock=means.clock,
-            share_bytes=config.bounds.answers_bytes // config.bounds.streams,
+        known = None if before is None else before._upstreams
+        self._upstreams = Upstreams(
+            config.routes, env=means.env, forward_key=forward_key, clock=means.clock, before=known
         )
-        self._told_ends: set[str] = set()  # as many as the table of ends has sentences
-        for opened in self._upstreams.values():
+        means.accounts.counts.configure(configured_models(config.routes))
+        most_bytes = config.bounds.answers_bytes
+        share_bytes = most_bytes // config.bounds.streams
+        if before is None:
+            self._answers = OpenAnswers(most_bytes=most_bytes, clock=means.clock, share_bytes=share_bytes)
+            self._told_ends: set[str] = set()  # as many as the table of ends has sentences
+            self._habits = EndHabits()
+            self._stale = StaleConversations(means.clock)
+            self._lessons = ServerLessons[ServerLesson](means.clock)
+            self._api_refusals = ServerLessons[ApiRefusal](means.clock)
+            self._counts_not_until: dict[str, float] = {}  # by the name of the upstream and the clock's `monotonic`
+        else:
+            self._answers, self._told_ends, self._habits = before._answers, before._told_ends, before._habits
+            self._stale, self._lessons, self._api_refusals = before._stale, before._lessons, before._api_refusals
+            self._counts_not_until = before._counts_not_until
+            self._answers.bound(most_bytes=most_bytes, share_bytes=share_bytes)
+        for opened in self._upstreams.every():
             if opened.upstream.model:
                 self._warn_of_end(opened.upstream.model, opened.upstream)
-        self._habits = EndHabits()
-        self._stale = StaleConversations(means.clock)
-        self._lessons = ServerLessons[ServerLesson](means.clock)
-        self._api_refusals = ServerLessons[ApiRefusal](means.clock)
-        self._counts_not_until: dict[str | UpstreamAddress, float] = {}  # by the clock's `monotonic`
+
+    def renewed(self, config: GatewayConfig, /) -> "RelayService":
+        return RelayService(config, means=self._means, forward_key=self._forward_key, before=self)
+
+    def reloaded(self, *, is_good: bool) -> None:
+        self._means.accounts.counts.set("turnwise_gateway_last_reload_good", int(is_good))
 
     def _warn_of_end(self, model: str, upstream: Upstream) -> None:
         """One log line for a model that will end, and one more once it has ended."""
@@ -281,6 +281,8 @@ class RelayService:
 
     def metrics(self) -> bytes:
         self._means.accounts.counts.set("turnwise_gateway_answer_bytes", self._answers.size)
+        states = self._upstreams.states()
+        self._means.accounts.counts.set_each("turnwise_gateway_upstream_left_alone", states)
         return self._means.accounts.counts.text()
 
     async def answer(self, call: ClientCall, outlet: Outlet) -> None:
@@ -323,20 +325,40 @@ class RelayService:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     async def _generate(self, call: ClientCall, outlet: Outlet, *, account: Account, answer: OpenAnswer) -> None:
-        chosen, asked = await beside_loop(lambda: self._read(call), size=len(call.body))
-        route = chosen.route
+        chosen, asked, sticks = await beside_loop(lambda: self._read(call), size=len(call.body))
+        account.route = self._name_of(chosen.route)
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
+        with self._upstreams.asking(chosen, sticks=sticks) as asking:
+            await self._ask_each(asking, asked, chosen=chosen, call=call, outlet=outlet, account=account, answer=answer)
+
+    async def _ask_each(
+        self,
+        asking: AskedUpstreams,
+        asked: ClientRequest,
+        *,
+        chosen: ChosenRoute,
+        call: ClientCall,
+        outlet: Outlet,
+        account: Account,
+        answer: OpenAnswer,
+    ) -> None:
+        """One upstream after the other, until one answers."""
+        route = chosen.route
         fault: Fault | None = None
         wants_array = relay_facts(call.family).arrays and ("alt", "sse") not in call.query
         array = ArrayAnswer() if asked.streams and wants_array else None
-        last: tuple[Delivery, RelayEnd] | None = None
+        last: tuple[Delivery, RelayEnd, OpenUpstream] | None = None
         times = self._times(route)
         assert times.total_s is not None, "the defaults have it"
         ends_s = self._means.clock.monotonic() + times.total_s
-        waiting = deque(self._for_client(self._upstreams[given], call) for given in (route.upstream, *route.fallbacks))
-        while waiting:
-            opened = self._with_api(waiting.popleft(), asked, chosen=chosen)
+        other: OpenUpstream | None = None  # the same upstream, with its other API
+        while (found := other or asking.next()) is not None:
+            if isinstance(found, Fault):
+                account.relayed(RelayEnd(fault=found))
+                await write_found(found, client=call.family, outlet=outlet)
+                return
+            opened = self._with_api(self._for_client(found, call), asked, chosen=chosen)
             try:
                 deliver = functools.partial(
                     self._delivery,
@@ -351,6 +373,7 @@ class RelayService:
                     array=array,
                     started=last is not None and last[0].started,
                     answer=answer,
+                    asking=asking,
                 )
                 delivery = await beside_loop(deliver, size=len(call.body))
             except RequestRefused:
@@ -362,9 +385,8 @@ class RelayService:
             if end.fault is None and (lessons := delivery.lessons):
                 self._lessons.learned(opened.endpoint, model=delivery.model, lessons=lessons)
             account.relayed(end)
-            fault, last = end.fault, (delivery, end)
+            fault, last = end.fault, (delivery, end, opened)
             if (other := self._other_api(opened, delivery, fault)) is not None:
-                waiting.appendleft(other)
                 fault = fault if delivery.started else None  # if neither API accepts a field, the refusal names it
                 continue
             if fault is None or delivery.has_content or (delivery.started and not route.heal):
@@ -374,10 +396,19 @@ class RelayService:
             if is_final or self._means.clock.monotonic() >= ends_s:
                 break
         assert last is not None, "there is one upstream at least"
-        delivery, end = last
+        delivery, end, opened = last
+        if end.fault is not None:
+            end = replace(end, fault=self._as_told(end.fault, opened, account=account))
         await delivery.end(end)
         if end.fault is not None and not delivery.started:
             await write_found(end.fault, client=call.family, outlet=outlet)
+
+    def _as_told(self, fault: Fault, opened: OpenUpstream, *, account: Account) -> Fault:
+        """The fault for the client; what it leaves out is in the log."""
+        told = as_told(fault, opened)
+        if told is not fault:
+            account.upstream_said(fault.message, provider=opened.name)
+        return told
 
     def _with_api(self, opened: OpenUpstream, asked: ClientRequest, *, chosen: ChosenRoute) -> OpenUpstream:
         """The upstream with the API that can serve the request, if it has two."""
@@ -403,11 +434,12 @@ class RelayService:
         own = replace(opened.chat, profile=opened.upstream.profile)
         return replace(opened, endpoint=own, told=(other_api(taught, row=own.profile.name),))
 
-    def _read(self, call: ClientCall) -> tuple[ChosenRoute, ClientRequest]:
-        """Raises RequestRefused."""
+    def _read(self, call: ClientCall) -> tuple[ChosenRoute, ClientRequest, bytes]:
+        """The route, the request, and what its conversation is known by. Raises RequestRefused."""
         chosen = self._route_of(call)
         one_client = bool(chosen.route.one_client)
-        return chosen, read_client_request(_asked(call, chosen.model), call.body, one_client=one_client)
+        asked = read_client_request(_asked(call, chosen.model), call.body, one_client=one_client)
+        return chosen, asked, conversation_of(call.client, asked.request, one_client=one_client)
 
     def _delivery(
         self,
@@ -423,6 +455,7 @@ class RelayService:
         array: ArrayAnswer | None,
         started: bool,
         answer: OpenAnswer,
+        asking: AskedUpstreams,
     ) -> Delivery:
         route, endpoint, means = chosen.route, opened.endpoint, self._means
         model = chosen.name_at(opened.upstream)
@@ -446,6 +479,7 @@ class RelayService:
         rules = RelayRules(
             heals=heals,
             has_choices=asked.has_choices,
+            hands_over=asking.hands_over and route.heal,
             continues="calls" if route.continues and heals else "off",
             most_calls=1 if route.one_call_at_a_time and not asked.has_choices else None,
             most_output_tokens=route.max_output_tokens,
@@ -482,6 +516,8 @@ class RelayService:
                 retry_s=times.retry_s,
                 ends_s=ends_s,
                 habits=self._habits,
+                saw=asking.saw,
+                sends_trace=opened.upstream.traceparent,
             ),
             outlet=outlet,
             streams=asked.streams,
@@ -496,7 +532,16 @@ class RelayService:
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """Ask the upstream if it counts tokens, otherwise estimate; a header says so."""
         chosen = await beside_loop(lambda: self._route_of(call), size=len(call.body))
-        opened = self._for_client(self._upstreams[chosen.route.upstream], call)
+        account.route = self._name_of(chosen.route)
+        with self._upstreams.asking(chosen, is_first_group=True) as asking:
+            await self._count_by(asking, chosen=chosen, call=call, outlet=outlet, account=account)
+
+    async def _count_by(
+        self, asking: AskedUpstreams, *, chosen: ChosenRoute, call: ClientCall, outlet: Outlet, account: Account
+    ) -> None:
+        next_one = asking.next()
+        given = next_one if isinstance(next_one, OpenUpstream) else self._upstreams.first(chosen.route)
+        opened = self._for_client(given, call)
         name = chosen.name_at(opened.upstream)
 
         def prepare() -> tuple[UpstreamCount, BoundConversation]:
@@ -508,16 +553,18 @@ class RelayService:
         count, conversation = await beside_loop(prepare, size=len(call.body))
         account.not_carried = names_not_carried(count.told)
         tokens, is_counted = count.estimated_tokens, False
-        given, now_s = chosen.route.upstream, self._means.clock.monotonic()
-        if count.call is not None and now_s >= self._counts_not_until.get(given, 0.0):
+        now_s = self._means.clock.monotonic()
+        may_ask = next_one is given and now_s >= self._counts_not_until.get(opened.name, 0.0)
+        if count.call is not None and may_ask:
             bound = BoundThinking(count.call, model=name, family=opened.endpoint.family, known=conversation)
-            found = await self._told_of(bound, opened.endpoint, route=chosen.route, account=account)
+            found = await self._told_of(bound, opened, asking=asking, route=chosen.route, account=account)
             has_none = isinstance(found, Fault) and counts_not(found, model=name)
             account.counted(opened.endpoint.profile.name, name, found, is_estimated=has_none)
             if has_none:
-                self._counts_not_until[given] = now_s + COUNTS_NOT_S
+                self._counts_not_until[opened.name] = now_s + COUNTS_NOT_S
             elif isinstance(found, Fault):
-                await write_found(found, client=call.family, outlet=outlet)
+                told = self._as_told(found, opened, account=account)
+                await write_found(told, client=call.family, outlet=outlet)
                 return
             elif (read := read_count(found, upstream=opened.endpoint.profile.family)) is not None:
                 tokens, is_counted = read, True
@@ -532,6 +579,7 @@ class RelayService:
         fields = await beside_loop(lambda: read_body(call.body), size=len(call.body))
         named = "" if relay_facts(call.family).model_in_path else string_of(fields, "model") or ""
         chosen = self._route_of_model(named, call) if named else self._route_of_path(call)
+        account.route = self._name_of(chosen.route)
         if call.path not in chosen.route.passes:
             raise RequestRefused(
                 f"the route of the model `{named}` does not list `{call.path}` in `pass`", field="model", status=404
@@ -539,25 +587,40 @@ class RelayService:
         if not chosen.route.one_client:
             await beside_loop(lambda: refuse_stored(call.family, fields), size=len(call.body))
         body = call.body if chosen.model == named else encode({**fields, "model": chosen.model})
-        opened = self._for_client(self._upstreams[chosen.route.upstream], call)
-        sent = await account.sends(
-            "step",
-            provider=opened.endpoint.profile.name,
-            model=chosen.model or string_of(fields, "model") or "",
-            sent_bytes=len(body),
-        )
-        if isinstance(sent, Fault):
-            await write_found(sent, client=call.family, outlet=outlet)
-            return
-        received = ReceivedResponse(cancelled=True, answered=False)
-        try:
-            up = HttpCall(path=call.path, body=body, headers=call.headers)
-            whole_s = self._whole_s(chosen.route, began_s=self._means.clock.monotonic())
-            found = await self._told(opened.endpoint, up, whole_s=whole_s, account=account)
-            received = received_body(found)
-        finally:
-            sent.ended(received)
-        await write_found(found, client=call.family, outlet=outlet)
+        up = HttpCall(path=call.path, body=body, headers=call.headers)
+        model = chosen.model or string_of(fields, "model") or ""
+        began_s = self._means.clock.monotonic()
+        told: bytes | Fault | None = None
+        with self._upstreams.asking(chosen, is_first_group=True) as asking:
+            while (found := asking.next()) is not None:
+                if isinstance(found, Fault):
+                    told = found
+                    break
+                opened = self._for_client(found, call)
+                provider = opened.endpoint.profile.name
+                sent = await account.sends("step", provider=provider, model=model, sent_bytes=len(body))
+                if isinstance(sent, Fault):
+                    told = sent
+                    break
+                received = ReceivedResponse(cancelled=True, answered=False)
+                try:
+                    whole_s = self._whole_s(chosen.route, began_s=began_s)
+                    told = await self._told(opened, up, asking=asking, whole_s=whole_s, account=account)
+                    received = received_body(told)
+                finally:
+                    sent.ended(received)
+                if not isinstance(told, Fault):
+                    break
+                told = self._as_told(told, opened, account=account)
+                if told.kind not in COOL_S or self._whole_s(chosen.route, began_s=began_s) <= 0:
+                    break
+        assert told is not None, "there is one upstream at least"
+        await write_found(told, client=call.family, outlet=outlet)
+
+    def _name_of(self, route: GatewayRoute) -> str:
+        """What counts call it."""
+        places = [str(place) for place, one in enumerate(self._config.routes, start=1) if one is route]
+        return route.name or "".join(places)
 
     def _times(self, route: GatewayRoute) -> GatewayDeadlines:
         """The route's own times, then the file's, then the defaults."""
@@ -570,20 +633,30 @@ class RelayService:
         return min(times.whole_s, began_s + times.total_s - self._means.clock.monotonic())
 
     async def _told_of(
-        self, bound: BoundThinking, endpoint: Endpoint, *, route: GatewayRoute, account: Account
+        self,
+        bound: BoundThinking,
+        opened: OpenUpstream,
+        *,
+        asking: AskedUpstreams,
+        route: GatewayRoute,
+        account: Account,
     ) -> bytes | Fault:
         """As `_told`, and once more after each refusal of thinking that could be corrected."""
         began_s = self._means.clock.monotonic()
         while True:
             whole_s = self._whole_s(route, began_s=began_s)
-            found = await self._told(endpoint, bound.call, whole_s=whole_s, account=account)
+            found = await self._told(opened, bound.call, asking=asking, whole_s=whole_s, account=account)
             if not (isinstance(found, Fault) and bound.mends(found)):
                 self._stale.learned(bound)
                 return found
 
-    async def _told(self, endpoint: Endpoint, sent: HttpCall, *, whole_s: float, account: Account) -> bytes | Fault:
+    async def _told(
+        self, opened: OpenUpstream, sent: HttpCall, *, asking: AskedUpstreams, whole_s: float, account: Account
+    ) -> bytes | Fault:
         """One request and its whole answer, or the fault as the client may know it."""
+        endpoint, began_s = opened.endpoint, self._means.clock.monotonic()
         found = await self._ask_upstream(endpoint, sent, whole_s=whole_s)
+        asking.saw(found if isinstance(found, Fault) else None, began_s=began_s)
         if not isinstance(found, Fault):
             return found
         told = without_address(found, base_url=endpoint.base_url)
@@ -620,7 +693,7 @@ class RelayService:
             names.update(dict.fromkeys(route.aliases))
             plain = [pattern for pattern in route.models if not set(pattern) & set("*?[")]
             names.update(dict.fromkeys(plain))
-            opened = self._upstreams[route.upstream]
+            opened = self._upstreams.first(route)
             if len(plain) < len(route.models) and opened.upstream.model is None and not self._forward_key:
                 names.update(dict.fromkeys(await self._listed(opened.endpoint, route=route)))
             elif opened.upstream.model is not None and not plain and not route.aliases:
@@ -661,17 +734,6 @@ class RelayService:
         if chosen.route.one_client is True and not call.is_only_client and not self._forward_key:
             raise RequestRefused(f"this request is refused: {SHARED}", status=403)
         return chosen
-
-    def _open(self, upstream: Upstream) -> OpenUpstream:
-        profile = upstream.profile
-        key = None
-        if not self._forward_key:
-            key = find_key(profile, env=self._means.env, api_key_env=upstream.key_env, way="name it with `key_env`")
-        base_url = upstream.base_url or profile.base_url
-        assert base_url is not None, "the configuration has refused it"
-        endpoint = Endpoint(profile=profile, base_url=base_url, key=key)
-        chat = None if upstream.chat is None else replace(endpoint, profile=upstream.chat)
-        return OpenUpstream(upstream=upstream, endpoint=endpoint, chat=chat)
 
     def _for_client(self, opened: OpenUpstream, call: ClientCall) -> OpenUpstream:
         """With the client's own key, if that is the key to send."""

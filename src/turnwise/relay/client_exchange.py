@@ -189,10 +189,12 @@ class RelayRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a route allows. `retries` counts the first attempt; `limits` are the model's, as far as they are known. `heals`: false
     passes a stream of the client's own family on as it comes, whatever stands in it. `most_calls`: of those in one response, for
     clients that cannot take parallel ones. `most_output_tokens`: of one answer, its continuations included. `has_choices`:
-    several answers come at once, which pass as they come."""
+    several answers come at once, which pass as they come. `hands_over`: another upstream is asked at once where this one fails
+    before the first word, and not this one again."""
 
     heals: bool = True
     has_choices: bool = False
+    hands_over: bool = False
     continues: Continues = "calls"
     most_calls: int | None = None
     most_output_tokens: int | None = None
@@ -445,7 +447,7 @@ class Relay:
             jitter=jitter,
             left_s=self._left_s,
         )
-        if not isinstance(verdict, WaitThenRetry):
+        if self._rules.hands_over or not isinstance(verdict, WaitThenRetry):
             return self._fail(fault)
         self._attempt += 1
         return self._anew(Repair("asked_again", "request", f"{verdict.why}: {fault.kind}"), wait_s=verdict.seconds)

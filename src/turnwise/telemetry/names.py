@@ -4,12 +4,11 @@ The conventions' package is not needed to run: the API is all that the extra ins
 `opentelemetry-semantic-conventions` (docs/telemetry.md says which version).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 SpanFacts = Mapping[str, str | bool | int | float | Sequence[str]]
 """What a span says: names of this module with their values."""
-LearnFacts = Callable[[SpanFacts], None]
 
 # Operations (`gen_ai.operation.name`), which begin the names of the spans.
 INVOKE_AGENT: Final = "invoke_agent"
@@ -82,6 +81,9 @@ COST_UNKNOWN: Final = "turnwise.cost.unpriced_requests"
 COST_AT_LEAST: Final = "turnwise.cost.partly_priced_requests"
 REPAIRS: Final = "turnwise.repairs"
 REPAIR_KINDS: Final = "turnwise.repair.kinds"
+# An event on the span of a gateway's request, and what it says.
+REPAIRED: Final = "turnwise.repaired"
+REPAIR_KIND: Final = "turnwise.repair.kind"
 # On a link, and on the event that tells of a call without a span of its own.
 LINK: Final = "turnwise.link"
 CALL_NOT_RUN: Final = "turnwise.call_not_run"

@@ -14,14 +14,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
 from opentelemetry.context import Context, attach, create_key, detach, get_current, get_value, set_value
 from opentelemetry.metrics import Histogram, MeterProvider, get_meter
 from opentelemetry.trace import (
-    INVALID_SPAN,
     Link,
     Span,
     SpanContext,
@@ -36,7 +34,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from turnwise._version import __version__
-from turnwise.base.clock import Clock
 from turnwise.running.watcher_events import (
     CallAnswered,
     FrameSeen,
@@ -48,15 +45,13 @@ from turnwise.running.watcher_events import (
     WatcherEvent,
 )
 from turnwise.telemetry import attributes, names
-from turnwise.telemetry.attributes import Attributes, Contents, provider_of
+from turnwise.telemetry.attributes import Attributes, Contents
 from turnwise.telemetry.names import (
     FIRST_CHUNK_DURATION,
     OPERATION_DURATION,
     RESPONSE_MODEL,
     TOKEN_TYPE,
     TOKEN_USAGE,
-    LearnFacts,
-    SpanFacts,
 )
 from turnwise.turn.config import TurnResult
 from turnwise.turn.events import RECOVERY, SendRequest
@@ -597,62 +592,3 @@ MEASURED = (
 
 def _link(to: SpanContext, kind: str) -> Link:
     return Link(to, {names.LINK: kind})
-
-
-# One request of a gateway's client as a span, in the trace that the client names.
-
-
-@contextmanager
-def gateway_span(headers: Mapping[str, str], *, instruments: Instruments, clock: Clock) -> Generator[LearnFacts]:
-    """A span around the block, as a child of the span that `traceparent` in the headers names. The block says what it learned."""
-    outside = get_current()
-    span: Span = INVALID_SPAN
-    try:
-        outside = TraceContextTextMapPropagator().extract(headers)
-        span = instruments.tracer.start_span(
-            names.CHAT, outside, kind=SpanKind.SERVER, start_time=int(clock.now() * 1e9)
-        )
-    except Exception as error:  # noqa: BLE001 (samplers and processors are strangers; the request must not fail by them)
-        instruments.endings.failed("a span could not be made", error=error)
-    token = attach(set_span_in_context(span, outside))
-
-    def learn(known: SpanFacts) -> None:
-        try:
-            span.set_attributes(known)
-            if model := known.get(names.REQUEST_MODEL):
-                span.update_name(f"{names.CHAT} {model}")
-            if names.ERROR_TYPE in known:
-                span.set_status(Status(StatusCode.ERROR))
-        except Exception as error:  # noqa: BLE001 (as above)
-            instruments.endings.failed("a span could not be filled in", error=error)
-
-    try:
-        yield learn
-    finally:
-        detach(token)
-        instruments.endings.end(span, at_ns=int(clock.now() * 1e9))
-
-
-def of_answer(
-    *,
-    provider: str,
-    model: str,
-    tokens: tuple[int, int],
-    requests: int,
-    status: int,
-    fault: str,
-    repairs: Mapping[str, int],
-) -> SpanFacts:
-    """What the gateway knows of a request when it is over. `tokens` are those of prompts and of answers."""
-    known: dict[str, str | bool | int | float | Sequence[str]] = {names.OPERATION: names.CHAT, names.REQUESTS: requests}
-    if provider:
-        known |= {names.PROVIDER: provider_of(provider), names.REQUEST_MODEL: model}
-    if any(tokens):
-        known |= {names.INPUT_TOKENS: tokens[0], names.OUTPUT_TOKENS: tokens[1]}
-    if status:
-        known[names.STATUS_CODE] = status
-    if fault:
-        known[names.ERROR_TYPE] = fault
-    if repairs:
-        known |= {names.REPAIRS: sum(repairs.values()), names.REPAIR_KINDS: sorted(repairs)}
-    return known

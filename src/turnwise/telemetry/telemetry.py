@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from turnwise.telemetry.names import LearnFacts
+    from turnwise.telemetry.gateway_spans import GatewayTrace
 
 SWITCH = "TURNWISE_TELEMETRY"
 CONTENTS = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"  # as OpenTelemetry's own instrumentations have it
@@ -64,9 +64,9 @@ class Telemetry:
             sends_traceparent=self._traceparent,
         )
 
-    def gateway_span(self, headers: Mapping[str, str], *, clock: Clock) -> "AbstractContextManager[LearnFacts]":
+    def gateway_span(self, headers: Mapping[str, str], *, clock: Clock) -> "AbstractContextManager[GatewayTrace]":
         """A span of one request to a gateway, in the trace that its headers name. The gateway calls it."""
-        from turnwise.telemetry.spans import gateway_span
+        from turnwise.telemetry.gateway_spans import gateway_span
 
         return gateway_span(headers, instruments=self._instruments, clock=clock)
 

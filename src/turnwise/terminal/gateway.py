@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -51,8 +52,8 @@ Then give your client its base URL:
   Anthropic   http://127.0.0.1:8484
   Gemini      http://127.0.0.1:8484
 
-SIGTERM and Ctrl-C let open answers end; a second Ctrl-C ends at once. Exit codes: 0 ended; 2 wrong use, a bad file, no key, the
-extra is missing; 130 after a second Ctrl-C."""
+SIGTERM and Ctrl-C let open answers end; a second Ctrl-C ends at once. SIGHUP reads the file anew. Exit codes: 0 ended; 2 wrong
+use, a bad file, no key, the extra is missing; 130 after a second Ctrl-C."""
 
 CHECK_EPILOG = """\b
 Examples:
@@ -121,6 +122,14 @@ journal that cannot be read."""
     metavar="S",
     help="Seconds that open answers have after SIGTERM. [default: 30]",
 )
+@click.option(
+    "--drain",
+    "drain_s",
+    type=FiniteRange(0, LONGEST_GRACE_S),
+    default=0.0,
+    metavar="S",
+    help="Seconds after SIGTERM in which /readyz says no, and connections are still accepted. [default: 0]",
+)
 @click.pass_context
 def gateway_command(
     ctx: click.Context,
@@ -132,6 +141,7 @@ def gateway_command(
     quiet: bool,
     forward_key: bool,
     grace_s: float,
+    drain_s: float,
 ) -> None:
     """Serve your models to any client of the four API families; broken streams arrive whole."""
     if ctx.invoked_subcommand is not None:
@@ -140,9 +150,15 @@ def gateway_command(
         require_extras("gateway")
         from turnwise.gateway.accounts import logging_to
         from turnwise.gateway.client_bounds import key_file
+        from turnwise.gateway.config import config_file
+        from turnwise.gateway.reloading import ConfigReading
         from turnwise.gateway.serve import GatewayMeans, run_gateway
 
         config = _config(upstream, config_path, host=host, port=port)
+        reading = None
+        if upstream is None:
+            read = partial(_config, None, config_path, host=host, port=port)
+            reading = ConfigReading(read=read, path=config_path or config_file(os.environ))
         means = GatewayMeans(
             config=config,
             opens=lambda chosen: _open_service(chosen, forward_key=forward_key),
@@ -150,6 +166,8 @@ def gateway_command(
             keys=key_file(os.environ),
             forward_key=forward_key,
             grace_s=grace_s,
+            drain_s=drain_s,
+            reading=reading,
         )
         with logging_to(sys.stderr, as_json=as_json, quiet=quiet):
             ending = run_gateway(means)
