@@ -321,4 +321,8 @@ PROMISES: dict[str, Promise] = {
     "heal:told": Promise(
         "Every repair is reported in a header or the log and counted per provider.", "beyond the field", GATEWAY
     ),
+    # serve
+    "serve:budget": Promise(
+        "A key's, team's or user's budget is never overdrawn by a request, on many processes and machines.", "Chutes"
+    ),
 }

@@ -15,11 +15,13 @@ from uvicorn import Config, Server
 
 from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.errors import CallerError
+from turnwise.gateway.admin import AdminApi
 from turnwise.gateway.app import GatewayApp
 from turnwise.gateway.client_bounds import Bounds, KeyRing
 from turnwise.gateway.config import GatewayConfig, check_clients
 from turnwise.gateway.doors import GatewayService, OwnAddress, is_loopback
 from turnwise.gateway.protocol import bounded_protocol
+from turnwise.gateway.shared_clients import SharedClients
 
 BACKLOG = 2048  # as uvicorn's
 SETTLE_S = 2.0  # for dropped answers to record what they cost
@@ -169,6 +171,7 @@ class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     opens: Callable[[GatewayConfig], AbstractAsyncContextManager[GatewayService]]
     tells: Callable[[BoundSocket], None]
     keys: Path
+    shared: SharedClients | None = None
     forward_key: bool = False
     grace_s: float = 30.0
 
@@ -193,14 +196,15 @@ def seldom_searched() -> Generator[None]:
 
 
 async def _run(means: GatewayMeans) -> GatewayEnd:
-    config, ring = means.config, KeyRing(means.keys)
+    config, ring = means.config, KeyRing(means.keys, shared=means.shared)
     listening = BoundSocket(config.host, config.port)
     try:
         check_reach(listening, has_keys=bool(ring.current()))
         if not means.forward_key:  # with `--forward-key`, each client's own key opens its own store
             check_clients(config.routes, keys=(ring.current() or {}).values())
         async with means.opens(config) as service:
-            app = GatewayApp(service, rules=config.rules(forward_key=means.forward_key), keys=ring)
+            admin = None if means.shared is None else AdminApi(means.shared)
+            app = GatewayApp(service, rules=config.rules(forward_key=means.forward_key), keys=ring, admin=admin)
             return await serve(
                 app, listening, bounds=config.bounds, grace_s=means.grace_s, ready=lambda: means.tells(listening)
             )
