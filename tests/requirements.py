@@ -326,4 +326,7 @@ PROMISES: dict[str, Promise] = {
         "A dead upstream (refused, silent, 5xx, 429) costs the requests that were on their way when it died and one a cool-down; all others are answered by the next one, without waiting.",
         "field",
     ),
+    "serve:budget": Promise(
+        "A key's, team's or user's budget is never overdrawn by a request, on many processes and machines.", "Chutes"
+    ),
 }

@@ -21,7 +21,7 @@ from turnwise import Journal, ModelLimits, StopReason
 from turnwise.base.clock import SystemClock
 from turnwise.endpoints.transport import HttpReply, HttpRequest
 from turnwise.errors import CallerError
-from turnwise.journal.budgets import _spending
+from turnwise.journal.budgets import spending_of
 from turnwise.journal.file import SQLITE
 from turnwise.journal.ledger import Ledger, LedgerEntry, ReceivedResponse, _fate_of
 from turnwise.journal.ledger_queries import (
@@ -234,7 +234,7 @@ async def test_the_requests_of_sub_agents_stand_in_the_ledger_of_the_root(family
             ledger.put(entry)
         own = [entry.usd for entry in result.ledger if entry.turn == ledger.root_turn and entry.usd is not None]
         assert ledger.cost(turn=ledger.root_turn) == Cost(usd=sum(own, Decimal(0)), requests=2)
-        known = _spending(result.ledger, is_whole=True).known
+        known = spending_of(result.ledger, is_whole=True).known
         assert (known.requests, known.input_tokens) == (5, sum(use.input_tokens for use in tokens))
         assert known.output_tokens == sum(use.output_tokens for use in tokens) > 0
 

@@ -1,5 +1,6 @@
 """`turnwise gateway`: its keys, and what it says before it serves anything."""
 
+import os
 import re
 import socket
 import subprocess
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from terminal.running import Cli
-from turnwise.gateway.client_bounds import KeyRing, find_client, key_file, read_keys
+from turnwise.base.clock import SystemClock
+from turnwise.gateway.client_bounds import KeyRing, add_key, find_client, key_file, read_keys
+from turnwise.gateway.shared_clients import open_shared
 from waits import HANG_S
 
 
@@ -17,6 +20,7 @@ from waits import HANG_S
 def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of keys, of a user who has none yet."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("TURNWISE_STATE_DIR", str(tmp_path / "state"))
     return key_file({"XDG_CONFIG_HOME": str(tmp_path / "config")})
 
 
@@ -26,16 +30,16 @@ def test_a_key_is_printed_once_and_then_only_its_name(cli: Cli, keys: Path) -> N
     assert [(ran.code, ran.err) for ran in made] == [
         (0, "this key is shown only now; the gateway keeps its hash\n")
     ] * 2
-    found = [find_client([ran.out.strip()], keys=KeyRing(keys).current() or {}) for ran in made]
+    with open_shared(os.environ, clock=SystemClock()) as shared:
+        known = KeyRing(keys, shared=shared).current() or {}
+        found = [find_client([ran.out.strip()], keys=known) for ran in made]
     assert [client and (client.name, client.admin) for client in found] == [("laptop", False), ("prometheus", True)]
     listed = cli("gateway", "keys", "list").out
     assert re.sub(r"\d{4}-\d\d-\d\d", "DATE", listed) == "laptop      DATE\nprometheus  DATE  admin\n"
     rows = cli("gateway", "keys", "list", "--json").events()
-    assert [(row["name"], row["admin"], row.keys()) for row in rows] == [
-        ("laptop", False, {"name", "admin", "added"}),
-        ("prometheus", True, {"name", "admin", "added"}),
-    ]
-    assert all(ran.out.strip() not in listed + keys.read_text() for ran in made)
+    assert [(row["name"], row["admin"]) for row in rows] == [("laptop", False), ("prometheus", True)]
+    told = listed + keys.read_text() + cli("gateway", "audit").out
+    assert all(ran.out.strip() not in told for ran in made)
 
 
 def test_the_last_revoked_key_lets_nobody_in(cli: Cli, keys: Path) -> None:
@@ -43,8 +47,24 @@ def test_the_last_revoked_key_lets_nobody_in(cli: Cli, keys: Path) -> None:
     cli("gateway", "keys", "add", "laptop")
     ran = cli("gateway", "keys", "revoke", "laptop")
     assert (ran.code, ran.out, read_keys(keys)) == (0, "", ())
-    assert ran.err.startswith("`laptop` is revoked\nno key is left, so no client is let in; add one, or remove")
+    assert ran.err.startswith("`laptop` is revoked\nno key is left, so no client is let in; add one")
     assert cli("gateway", "keys", "list").err == "no keys: `turnwise gateway keys add NAME` makes one\n"
+
+
+def test_a_key_of_the_older_file_works_and_moves_into_the_journal_where_it_gets_limits(cli: Cli, keys: Path) -> None:
+    """Proves: users of before lose nothing: the same key opens the doors before and after it moved, and no copy of it is left
+    behind that a revoke would miss."""
+    key = add_key(keys, "laptop", admin=True, today="2026-11-23")
+    assert cli("gateway", "keys", "list").out == "laptop  2026-11-23  metrics  (gateway-keys.json)\n"
+    cli("gateway", "keys", "set", "laptop", "--team", "web", "--limit", "usd/day=5")
+    assert read_keys(keys) == ()
+    with open_shared(os.environ, clock=SystemClock()) as shared:
+        known = KeyRing(keys, shared=shared).current() or {}
+        found = find_client([key], keys=known)
+    assert found is not None and (found.name, found.admin) == ("laptop", True)
+    assert cli("gateway", "keys", "revoke", "laptop").code == 0
+    with open_shared(os.environ, clock=SystemClock()) as shared:
+        assert KeyRing(keys, shared=shared).current() == {}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +72,11 @@ def test_the_last_revoked_key_lets_nobody_in(cli: Cli, keys: Path) -> None:
     [
         (["keys", "revoke", "nobody"], "there is no key `nobody`"),
         (["keys", "add", "a/b"], "`a/b` is no name of a key"),
+        (["keys", "add", "a", "--limit", "usd/year=5"], "there is no limit `usd/year`: give one of requests/minute"),
+        (["keys", "add", "a", "--limit", "streams=1.5"], "`streams` cannot be 1.5"),
+        (["keys", "add", "a", "--zone", "Nowhere"], "`Nowhere` is no time zone"),
+        (["keys", "add", "a", "--unknown-price", "cheap"], "the rule for unknown prices is `refuse`, or"),
+        (["keys", "set", "nobody", "--team", "web"], "there is no key `nobody`"),
         (["--upstream", "openai:gpt-5", "--config", "x.toml"], "give --upstream or --config"),
         ([], "give --upstream MODEL-or-URL, or write routes into `"),
         (["--config", "none.toml"], "`none.toml` does not exist"),

@@ -5,6 +5,7 @@ The counts belong to this process and are lost with it, as Prometheus expects; l
 
 import contextlib
 import logging
+import secrets
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,9 @@ from turnwise.agent.written_lines import WrittenLines
 from turnwise.assembly.evidence import Witness
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.errors import JournalFailed
+from turnwise.gateway.client_limits import fault_of
 from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, Outlet, PieceWriter
+from turnwise.gateway.request_costs import output_tokens, part_of, prompt_tokens
 from turnwise.journal.direct_ledger import ANY, LedgerLine, RepairSeen, gateway_session
 from turnwise.journal.journal import journal_path
 from turnwise.journal.ledger import (
@@ -33,15 +36,16 @@ from turnwise.journal.ledger import (
     ended_entry,
     tells_usage,
 )
-from turnwise.journal.ledger_thread import LedgerThread
+from turnwise.journal.ledger_thread import BudgetFull, LedgerThread
 from turnwise.journal.prices import NO_PRICES, Prices, prices_of_layers
+from turnwise.journal.request_budgets import RequestPart
 from turnwise.relay.breaches import blames_provider
 from turnwise.relay.client_exchange import RelayEnd
 from turnwise.settings.settings import durability_of, read_layers
 from turnwise.telemetry.names import SpanFacts
 from turnwise.telemetry.telemetry import Telemetry, telemetry_of
 from turnwise.turn.events import Purpose
-from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Response, Usage
+from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Request, Response, Usage
 from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
 from turnwise.wire.openai_chat.endings import counted
 from turnwise.wire.profiles import FamilyName
@@ -295,13 +299,14 @@ NO_LEDGER = Fault(
 
 class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
     """Where accounts are written. Without a `ledger` nothing is kept, for a trial run. `telemetry` makes a span for each
-    request."""
+    request. `holder` is this gateway's name in budgets."""
 
     ledger: LedgerThread | None = None
     counts: GatewayCounts = msgspec.field(default_factory=GatewayCounts)
     prices: Prices = NO_PRICES
     clock: Clock = msgspec.field(default_factory=SystemClock)
     telemetry: Telemetry | None = None
+    holder: str = ""
 
 
 class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -414,6 +419,8 @@ class Account:
         self._queue_s: float | None = None
         self._first_s: float | None = None
         self.route = ""  # the name of the route that serves it
+        self.refused: Fault | None = None  # by a budget of the client, so no other upstream is asked
+        self._token = ""  # names its parts of budgets: the client chooses its request's id
         self.not_carried: tuple[str, ...] = ()  # fields of the request that the last upstream did not get
 
     @contextlib.contextmanager
@@ -578,8 +585,11 @@ class Account:
         asked_hour: bool = False,
         asked: tuple[str, ...] = (),
         family: str = "",
+        request: Request | None = None,
+        body: bytes = b"",
     ) -> SentRequest | Fault:
-        """On return the request is in the ledger and may be sent; otherwise it must not be. `family` is the upstream's."""
+        """On return the request is in the ledger, its budgets have room for it, and it may be sent; otherwise it must not be.
+        `family` is the upstream's; `request` is None for a `body` that is passed on."""
         number = self._number + 1
         if number > 1 and purpose == "step":
             purpose = "retry"  # now another upstream is asked
@@ -599,10 +609,15 @@ class Account:
         )
         line = None
         if self._means.ledger is not None:
+            part = self._part(entry, request=request, body=body, asked=asked, asked_hour=asked_hour)
             try:
-                line = await self._means.ledger.leaves(entry)
+                leaving = self._means.ledger.leaves
+                line = await (leaving(entry) if part is None else leaving(entry, part=part))
             except JournalFailed:
                 return NO_LEDGER
+            except BudgetFull as full:
+                self.refused = fault_of(full.refusal)
+                return self.refused
         self._number = number
         self._last = (provider, model)
         if self._queue_s is None:
@@ -610,6 +625,27 @@ class Account:
         span = None if self._trace is None else self._trace.asks(asked_of(entry))
         return SentRequest(
             account=self, entry=entry, line=line, asked_hour=asked_hour, asked=asked, family=family, span=span
+        )
+
+    def _part(
+        self, entry: LedgerEntry, *, request: Request | None, body: bytes, asked: tuple[str, ...], asked_hour: bool
+    ) -> RequestPart | None:
+        """What the request may cost at most, if anything of its client is limited."""
+        client, means = self._call.limits, self._means
+        if client is None or not (asks := client.asks(entry.started)):
+            return None
+        self._token = self._token or secrets.token_hex(8)
+        of_answer = output_tokens(request, body=body, model=entry.model, profile=entry.provider, path=self._call.path)
+        return part_of(
+            entry,
+            asks,
+            id=f"{self._token}.{entry.number}",
+            holder=means.holder,
+            client=client,
+            prices=means.prices,
+            tokens=(prompt_tokens(request, sent_bytes=entry.sent_bytes), of_answer),
+            asked=asked,
+            asked_hour=asked_hour,
         )
 
     def note(self, sent: SentRequest, received: ReceivedResponse | None, *, witness: Witness | None) -> None:
@@ -704,14 +740,17 @@ def said_of(line: RequestLine) -> str:
 
 
 @contextlib.contextmanager
-def open_accounts(env: Mapping[str, str], *, clock: Clock) -> Generator[AccountMeans]:
-    """Accounts in the user's journal, with the user's prices. Raises CallerError for unusable files."""
+def open_accounts(
+    env: Mapping[str, str], *, clock: Clock, database: str | None = None, holder: str = ""
+) -> Generator[AccountMeans]:
+    """Accounts in the user's journal, or in that of a `database`, with the user's prices. Raises CallerError for unusable
+    files."""
     # A project's file may price models for runs in its folder: a server has no folder.
     layers = [layer for layer in read_layers(Path.home(), env=env) if layer.source == "user"]
-    ledger = LedgerThread(journal_path(env), clock=clock, durability=durability_of(layers))
+    ledger = LedgerThread(database or journal_path(env), clock=clock, durability=durability_of(layers))
     try:
         prices = prices_of_layers(layers, env=env)
-        yield AccountMeans(ledger=ledger, prices=prices, clock=clock, telemetry=telemetry_of(env))
+        yield AccountMeans(ledger=ledger, prices=prices, clock=clock, telemetry=telemetry_of(env), holder=holder)
     finally:
         ledger.close()
 

@@ -9,7 +9,7 @@ import sys
 import urllib.parse
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -32,6 +32,12 @@ from turnwise.gateway.doors import (
 from turnwise.relay.client_request import asked_path, is_deeper
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.relay_facts import AskedPath
+
+if TYPE_CHECKING:
+    from turnwise.gateway.admin import AdminApi
+    from turnwise.gateway.client_limits import LimitedClient
+
+    AnyClient = ClientKey | LimitedClient
 
 # --- which user's program is at the other end of a connection on this machine
 #
@@ -88,6 +94,7 @@ METRICS_TYPE = ("content-type", "text/plain; version=0.0.4; charset=utf-8")  # P
 TRACE = ("traceparent", "tracestate")  # W3C, "Trace Context"
 MOST_FIELDS = 64  # of a query
 RETRY_AFTER_S = 1
+MOST_ADMIN_BODY = 64 * 1024
 LINGER_S = (
     2.0  # how long the rest of a request is read; otherwise the client's system throws the answer away (RFC 9112, 9.6)
 )
@@ -188,7 +195,10 @@ class Visit:
 class GatewayApp:
     """`await app(scope, receive, send)` answers one request of any kind."""
 
-    def __init__(self, service: GatewayService, *, rules: DoorRules, keys: KeyRing) -> None:
+    def __init__(
+        self, service: GatewayService, *, rules: DoorRules, keys: KeyRing, admin: "AdminApi | None" = None
+    ) -> None:
+        self._admin = admin
         self._service = service
         self._rules = rules
         self._keys = keys
@@ -290,7 +300,7 @@ class GatewayApp:
         visit.query = tuple(query)
         return None
 
-    def _let_in(self, visit: Visit) -> ClientKey | DoorRefusal | None:
+    def _let_in(self, visit: Visit) -> "AnyClient | DoorRefusal | None":
         """The client whose key this is; None if the gateway asks for no keys."""
         try:
             keys = self._keys.current()
@@ -301,14 +311,20 @@ class GatewayApp:
             return None
         visit.is_only_client = len(keys) == 1
         found = find_client(doors.keys_in(visit.headers, visit.query), keys=keys)
-        return found or DoorRefusal(
+        if found is not None and self._keys.holds(found):
+            return found
+        return DoorRefusal(
             reason="key",
             status=401,
-            message="this gateway asks for a key of its own, and the request has none that is known here; a header with a key "
+            message="this key has expired"
+            if found is not None
+            else "this gateway asks for a key of its own, and the request has none that is known here; a header with a key "
             "must not be there twice",
         )
 
-    async def _serve(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> DoorRefusal | None:
+    async def _serve(self, visit: Visit, asked: AskedPath | None, *, client: "AnyClient | None") -> DoorRefusal | None:
+        if visit.path.startswith("/admin/"):
+            return await self._administer(visit, client)
         if (visit.method, visit.path) == ("GET", "/metrics"):
             if (why := await _why_no_metrics(visit, client)) is not None:
                 return DoorRefusal(reason="admin_key", status=403, message=why, code="admin_key_required")
@@ -334,7 +350,33 @@ class GatewayApp:
         body = self._service.metrics()
         await visit.reply(200, _sized(METRICS_TYPE, body), body)
 
-    async def _generate(self, visit: Visit, asked: AskedPath | None, *, client: ClientKey | None) -> DoorRefusal | None:
+    async def _administer(self, visit: Visit, client: "AnyClient | None") -> DoorRefusal | None:
+        """Answer a request for keys, teams and users: from a key of the journal alone."""
+        if self._admin is None or client is None or isinstance(client, ClientKey):
+            return DoorRefusal(
+                reason="admin_key", status=403, message="`/admin` asks for an admin key", code="admin_key_required"
+            )
+        body = b""
+        if visit.is_unread:
+            if (refusal := doors.refuse_content(visit.headers)) is not None:
+                return refusal
+            bounds = msgspec.structs.replace(self._rules.bounds, body_bytes=MOST_ADMIN_BODY)
+            read = await _read_body(visit, bounds=bounds)
+            if isinstance(read, DoorRefusal):
+                return read
+            body = read
+        place = visit.client[0] if visit.client else "unknown"
+        call = self._admin.call(visit.method, visit.path, query=visit.query, body=body, client=client, place=place)
+        found = await self._admin.answer(call)
+        if isinstance(found, DoorRefusal):
+            return found
+        status, answer = found
+        await visit.reply(status, (*_sized(JSON, answer), ("cache-control", "no-store")), answer)
+        return None
+
+    async def _generate(
+        self, visit: Visit, asked: AskedPath | None, *, client: "AnyClient | None"
+    ) -> DoorRefusal | None:
         bounds = self._rules.bounds
         refusal = doors.refuse_content(visit.headers) or doors.refuse_length(visit.headers, most=bounds.body_bytes)
         if refusal is not None:
@@ -357,7 +399,7 @@ class GatewayApp:
             self._open -= 1
         return None
 
-    def _call_of(self, visit: Visit, asked: AskedPath | None, *, body: bytes, client: ClientKey | None) -> ClientCall:
+    def _call_of(self, visit: Visit, asked: AskedPath | None, *, body: bytes, client: "AnyClient | None") -> ClientCall:
         return ClientCall(
             id=visit.id,
             path=visit.path,
@@ -373,6 +415,7 @@ class GatewayApp:
             is_only_client=visit.is_only_client,
             client_key=_key_to_forward(visit) if self._rules.forward_key else "",
             trace=tuple([pair for pair in visit.headers if pair[0] in TRACE]),
+            limits=None if isinstance(client, ClientKey) else client,
         )
 
     async def _answer(self, visit: Visit, call: ClientCall) -> None:
@@ -387,7 +430,7 @@ class GatewayApp:
             watching.cancel()
 
 
-async def _why_no_metrics(visit: Visit, client: ClientKey | None) -> str | None:
+async def _why_no_metrics(visit: Visit, client: "AnyClient | None") -> str | None:
     """Why this client may not see the counts: they name models and providers, and tell how much somebody works."""
     if client is not None:
         return None if client.admin else "`/metrics` asks for an admin key"

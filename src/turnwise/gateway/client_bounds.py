@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +19,10 @@ from turnwise.errors import CallerError
 from turnwise.settings.catalogue import with_near_field
 from turnwise.settings.settings import user_folder
 
+if TYPE_CHECKING:
+    from turnwise.gateway.client_limits import LimitedClient
+
+K = TypeVar("K")
 MIB = 1024 * 1024
 LONG_ANSWER_BYTES = 4 * MIB
 SILENT_S = 1.0  # a provider is silent after this: at the bound, the next answer is read
@@ -154,7 +158,8 @@ def give_memory_back() -> None:
 # The keys of clients: a file of the user's that contains no key itself.
 #
 # A key is `tw-` and 256 random bits. Its SHA-256 is safe to store: slow hashes protect what people think up, and nobody finds 256
-# random bits by guessing. Budgets by key would belong into a row of this file.
+# random bits by guessing. Keys with limits, users and teams stand in the journal
+# (`shared_clients.py`); those of this file are read on.
 
 
 FILE = "gateway-keys.json"
@@ -227,24 +232,45 @@ def revoke_key(path: Path, name: str) -> None:
         _write(path, KeyFile(keys=left))
 
 
-def find_client(shown: Iterable[str], *, keys: Mapping[str, ClientKey]) -> ClientKey | None:
+def find_client(shown: Iterable[str], *, keys: Mapping[str, K]) -> K | None:
     """The client whose key is among the `shown` ones, by digest. The time depends on a digest of 256 bits, which nobody can
     choose, so it tells nothing about a key."""
     return next((found for key in shown if (found := keys.get(_digest(key)))), None)
 
 
-class KeyRing:
-    """The current keys of the file. A change counts from the next request on."""
+class JournalClients(Protocol):
+    """The clients whose keys stand in the journal."""
 
-    def __init__(self, path: Path) -> None:
+    def over(self, file: Mapping[str, ClientKey] | None, /) -> "Mapping[str, ClientKey | LimitedClient] | None":
+        """Those of the file and of the journal. Raises CallerError."""
+        ...
+
+    def uses(self, client: "LimitedClient", /) -> bool:
+        """Whether the client's key still holds."""
+        ...
+
+
+class KeyRing:
+    """The current keys of the file and of the journal. A change of the file counts from the next request on, one of the journal
+    a second later."""
+
+    def __init__(self, path: Path, *, shared: "JournalClients | None" = None) -> None:
         self._path = path
+        self._shared = shared
         self._seen: tuple[int, int, int] | None = None
         self._keys: Mapping[str, ClientKey] | None = None
         self._were_any = False
 
-    def current(self) -> Mapping[str, ClientKey] | None:
-        """The keys by their digests; None if the gateway asks for no key. If the file vanishes while the gateway runs, no key is
-        right until the file is back. Raises CallerError."""
+    def current(self) -> "Mapping[str, ClientKey | LimitedClient] | None":
+        """The keys by their digests; None if the gateway asks for no key. Raises CallerError."""
+        return self._of_file() if self._shared is None else self._shared.over(self._of_file())
+
+    def holds(self, client: "ClientKey | LimitedClient") -> bool:
+        """Whether the key holds at this moment; its use is noted."""
+        return self._shared is None or isinstance(client, ClientKey) or self._shared.uses(client)
+
+    def _of_file(self) -> Mapping[str, ClientKey] | None:
+        """None if there is no file. If it vanishes while the gateway runs, no key is right until the file is back."""
         try:
             status = self._path.stat()
             seen = (status.st_mtime_ns, status.st_size, status.st_ino)
@@ -254,7 +280,17 @@ class KeyRing:
             read = read_keys(self._path)
             self._keys, self._seen = None if read is None else {key.sha256: key for key in read}, seen
             self._were_any = self._were_any or self._keys is not None
-        return {} if self._keys is None and self._were_any else self._keys
+        return _NO_KEYS if self._keys is None and self._were_any else self._keys
+
+
+_NO_KEYS: Mapping[str, ClientKey] = {}
+
+
+def close_doors(path: Path) -> None:
+    """From now on every request needs a key: the file is there, with or without keys. Raises CallerError."""
+    with _alone(path):
+        if read_keys(path) is None:
+            _write(path, KeyFile())
 
 
 def _digest(key: str) -> str:

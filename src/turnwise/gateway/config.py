@@ -35,7 +35,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -52,6 +52,9 @@ from turnwise.settings.settings import MAX_FILE_BYTES, user_folder
 from turnwise.turn.config import CallsInText
 from turnwise.wire.family import USUAL
 from turnwise.wire.profiles import FamilyName, Profile, profile_at
+
+if TYPE_CHECKING:
+    from turnwise.gateway.client_limits import LimitedClient
 
 
 def why_unreachable(routes: "Sequence[GatewayRoute]") -> str:
@@ -89,7 +92,7 @@ SHARED = (
 """Why a request is refused after a second key was added."""
 
 
-def check_clients(routes: "Iterable[GatewayRoute]", *, keys: Iterable[ClientKey] | None) -> None:
+def check_clients(routes: "Iterable[GatewayRoute]", *, keys: "Iterable[ClientKey | LimitedClient] | None") -> None:
     """Raises CallerError if a route for one client is open to several clients, or to none. Data that is stored at the provider
     under the gateway's key would be open to each of them."""
     names = [key.name for key in keys or ()]

@@ -318,6 +318,8 @@ class Delivery:
                 asked_hour=asks_hour(send.call),
                 asked=terms_asked(send.call.body),
                 family=means.endpoint.profile.family,
+                request=order.request,
+                body=request.body,
             )
             if isinstance(sent, Fault):
                 return None, sent

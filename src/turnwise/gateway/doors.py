@@ -23,6 +23,7 @@ from turnwise.wire.profiles import FamilyName
 from turnwise.wire.relay_facts import relay_facts
 
 if TYPE_CHECKING:
+    from turnwise.gateway.client_limits import LimitedClient
     from turnwise.gateway.config import GatewayConfig
 
 JSON = ("content-type", "application/json")
@@ -72,13 +73,18 @@ def encode_refusal(refusal: DoorRefusal, *, family: FamilyName) -> tuple[tuple[t
         code=refusal.code,
         retry_after_s=refusal.retry_after_s,
     )
-    _, body = find_family(family).encode_fault(fault)
-    if relay_facts(family).status_in_body:
-        body = _with_status(body, status=refusal.status)
+    body = encode_own(fault, family=family)
     headers = (JSON, ("content-length", str(len(body))))
     if refusal.retry_after_s is not None:
         headers = (*headers, ("retry-after", str(refusal.retry_after_s)))
     return headers, body
+
+
+def encode_own(fault: Fault, *, family: FamilyName) -> bytes:
+    """The body of an error of the gateway's own. Its status is the fault's own, also in a body that repeats it."""
+    _, body = find_family(family).encode_fault(fault)
+    is_repeated = relay_facts(family).status_in_body and fault.status is not None
+    return _with_status(body, status=fault.status or 0) if is_repeated else body
 
 
 def _with_status(body: bytes, *, status: int) -> bytes:
@@ -125,7 +131,8 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     fields, and no key. `model` and `streams` are what the path says about them (Gemini). `takes_streams` is false if the client's
     HTTP (1.0) cannot tell the end of a stream. `client` is the name of the client's key, empty if the gateway has no keys.
     `is_only_client` is false if the gateway has keys of others. `client_key` is the key to send upstream, filled only with
-    `--forward-key`. `trace` are the headers that say to which trace the request belongs.
+    `--forward-key`. `trace` are the headers that say to which trace the request belongs. `limits` are those of a key of the
+    journal.
     """
 
     id: str
@@ -142,6 +149,7 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     is_only_client: bool = True
     client_key: str = ""
     trace: tuple[tuple[str, str], ...] = ()
+    limits: "LimitedClient | None" = None
 
     def __repr__(self) -> str:
         return f"ClientCall({self.id} {self.kind} {self.family} {self.path}, {len(self.body)} bytes)"

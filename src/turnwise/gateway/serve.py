@@ -16,12 +16,14 @@ from uvicorn import Config, Server
 
 from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.errors import CallerError
+from turnwise.gateway.admin import AdminApi
 from turnwise.gateway.app import GatewayApp
 from turnwise.gateway.client_bounds import Bounds, KeyRing
 from turnwise.gateway.config import GatewayConfig, check_clients
 from turnwise.gateway.doors import GatewayService, OwnAddress, is_loopback
 from turnwise.gateway.protocol import bounded_protocol
 from turnwise.gateway.reloading import ConfigReading, Reloading, open_tls
+from turnwise.gateway.shared_clients import SharedClients
 
 BACKLOG = 2048  # as uvicorn's
 SETTLE_S = 2.0  # for dropped answers to record what they cost
@@ -211,6 +213,7 @@ class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     opens: Callable[[GatewayConfig], AbstractAsyncContextManager[GatewayService]]
     tells: Callable[[BoundSocket], None]
     keys: Path
+    shared: SharedClients | None = None
     forward_key: bool = False
     grace_s: float = 30.0
     drain_s: float = 0.0
@@ -237,7 +240,7 @@ def seldom_searched() -> Generator[None]:
 
 
 async def _run(means: GatewayMeans) -> GatewayEnd:
-    config, ring = means.config, KeyRing(means.keys)
+    config, ring = means.config, KeyRing(means.keys, shared=means.shared)
     tls = None if config.tls is None else open_tls(config.tls)
     listening = BoundSocket(config.host, config.port, scheme="http" if tls is None else "https")
     try:
@@ -245,7 +248,8 @@ async def _run(means: GatewayMeans) -> GatewayEnd:
         if not means.forward_key:  # with `--forward-key`, each client's own key opens its own store
             check_clients(config.routes, keys=(ring.current() or {}).values())
         async with means.opens(config) as service:
-            app = GatewayApp(service, rules=config.rules(forward_key=means.forward_key), keys=ring)
+            admin = None if means.shared is None else AdminApi(means.shared)
+            app = GatewayApp(service, rules=config.rules(forward_key=means.forward_key), keys=ring, admin=admin)
             reloading = Reloading(
                 app, config=config, reading=means.reading, keys=ring, forward_key=means.forward_key, tls=tls
             )

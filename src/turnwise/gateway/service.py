@@ -45,7 +45,7 @@ from turnwise.gateway.delivery import (
     write_body,
     write_found,
 )
-from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, GatewayService, Outlet
+from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, GatewayService, Outlet, encode_own
 from turnwise.gateway.upstreams import AskedUpstreams, OpenUpstream, Upstreams, as_told, conversation_of, opening_of
 from turnwise.journal.ledger import ReceivedResponse
 from turnwise.relay.client_exchange import (
@@ -392,7 +392,7 @@ class RelayService:
             if fault is None or delivery.has_content or (delivery.started and not route.heal):
                 break
             # Another upstream may not answer if the request itself is wrong, or if nothing may be sent.
-            is_final = fault.kind is FaultKind.BAD_REQUEST or fault is NO_LEDGER
+            is_final = fault.kind is FaultKind.BAD_REQUEST or fault is NO_LEDGER or fault is account.refused
             if is_final or self._means.clock.monotonic() >= ends_s:
                 break
         assert last is not None, "there is one upstream at least"
@@ -401,7 +401,7 @@ class RelayService:
             end = replace(end, fault=self._as_told(end.fault, opened, account=account))
         await delivery.end(end)
         if end.fault is not None and not delivery.started:
-            await write_found(end.fault, client=call.family, outlet=outlet)
+            await _write_fault(end.fault, call=call, outlet=outlet, account=account)
 
     def _as_told(self, fault: Fault, opened: OpenUpstream, *, account: Account) -> Fault:
         """The fault for the client; what it leaves out is in the log."""
@@ -598,10 +598,10 @@ class RelayService:
                     break
                 opened = self._for_client(found, call)
                 provider = opened.endpoint.profile.name
-                sent = await account.sends("step", provider=provider, model=model, sent_bytes=len(body))
+                sent = await account.sends("step", provider=provider, model=model, sent_bytes=len(body), body=body)
                 if isinstance(sent, Fault):
-                    told = sent
-                    break
+                    await _write_fault(sent, call=call, outlet=outlet, account=account)
+                    return
                 received = ReceivedResponse(cancelled=True, answered=False)
                 try:
                     whole_s = self._whole_s(chosen.route, began_s=began_s)
@@ -715,6 +715,8 @@ class RelayService:
 
     def _route_of_path(self, call: ClientCall) -> ChosenRoute:
         """For a body without a model: the first route that lists the path. Raises RequestRefused."""
+        if call.limits is not None and call.limits.models:
+            raise RequestRefused("this key may use some models only, and the request names none", status=403)
         for route in self._config.routes:
             is_open = not isinstance(route.one_client, str) or route.one_client == call.client
             if is_open and call.path in route.passes:
@@ -723,6 +725,8 @@ class RelayService:
 
     def _route_of_model(self, model: str, call: ClientCall) -> ChosenRoute:
         """Raises RequestRefused."""
+        if call.limits is not None and (why := call.limits.why_not(model)):
+            raise RequestRefused(why, field="model", status=403)
         chosen = choose_route(self._config.routes, model, client=call.client)
         if chosen is None:
             raise RequestRefused(f"no route of this gateway serves the model `{model}`", field="model", status=404)
@@ -746,16 +750,27 @@ class RelayService:
 
 @contextlib.asynccontextmanager
 async def open_service(
-    config: GatewayConfig, *, env: Mapping[str, str], forward_key: bool
+    config: GatewayConfig, *, env: Mapping[str, str], forward_key: bool, database: str | None = None, holder: str = ""
 ) -> AsyncGenerator[GatewayService]:
     """The service with its own connections. Raises CallerError."""
     clock = SystemClock()
-    with open_accounts(env, clock=clock) as accounts:
+    with open_accounts(env, clock=clock, database=database, holder=holder) as accounts:
         async with AiohttpTransport(env=env) as transport:
             # A stream may take all the time of its client's request.
             attempts = Deadlines(total_s=DAY_S)
             means = ServiceMeans(transport=transport, clock=clock, env=env, deadlines=attempts, accounts=accounts)
             yield RelayService(config, means=means, forward_key=forward_key)
+
+
+async def _write_fault(fault: Fault, *, call: ClientCall, outlet: Outlet, account: Account) -> None:
+    """An upstream's error as its status has it, or the gateway's own with the status that it says. Raises ClientGone."""
+    if fault is not account.refused or fault.status is None:
+        await write_found(fault, client=call.family, outlet=outlet)
+        return
+    again_s = fault.retry_after_s
+    headers = [] if again_s is None else [("retry-after", str(round(again_s)))]
+    headers.append(("x-should-retry", "false"))  # read by the SDKs of OpenAI and Anthropic
+    await write_body(fault.status, encode_own(fault, family=call.family), outlet=outlet, headers=headers)
 
 
 def _asked(call: ClientCall, model: str) -> AskedPath:

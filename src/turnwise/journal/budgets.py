@@ -25,6 +25,11 @@ BUDGET_TABLES = (
     ) strict""",
 )
 
+# Version 11: what gateways share (`gateway_rows.py`).
+GATEWAY_TABLE = (
+    "create table gateway (kind text, name text, body text not null, primary key (kind, name)) strict, without rowid"
+)
+
 Outcome = TypeVar("Outcome")
 
 
@@ -55,14 +60,19 @@ class BudgetRow:
 
     def read(self, new: BudgetState) -> BudgetState:
         """Where it stands: `new` if nobody has used it yet. Until the transaction ends nobody else changes it."""
-        values = (self._name, _text_of(new), self._now)
-        self._connection.execute(
-            "insert into budget (name, state, updated) values (?, ?, ?) on conflict do nothing", values
-        )
-        row = self._connection.execute(
-            f"select state from budget where name = ?{self._dialect.locked}", (self._name,)
-        ).fetchone()
+        row = self._found()
+        if row is None:
+            values = (self._name, _text_of(new), self._now)
+            self._connection.execute(
+                "insert into budget (name, state, updated) values (?, ?, ?) on conflict do nothing", values
+            )
+            row = self._found()
+        assert row is not None, "it is there by now"
         return _state_in(row[0], name=self._name)
+
+    def _found(self) -> tuple[str] | None:
+        select = f"select state from budget where name = ?{self._dialect.locked}"
+        return self._connection.execute(select, (self._name,)).fetchone()
 
     def write(self, state: BudgetState) -> None:
         self._connection.execute(
@@ -86,7 +96,7 @@ class BudgetRow:
     def spending(self, run: BudgetRun) -> RunSpending:
         """What the ledger says of a run that no process continues."""
         is_known = not run.path or self._status(run.turn) is not None
-        return _spending(self.entries([run]), is_whole=is_known)
+        return spending_of(self.entries([run]), is_whole=is_known)
 
     def _has_ended(self, run: BudgetRun, *, part: BudgetPart, begins: BudgetRun) -> bool:
         """A sub-agent's turn continues with the turn at its root, and never without it."""
@@ -210,7 +220,7 @@ def _state_in(text: str, *, name: str) -> BudgetState:
         ) from None
 
 
-def _spending(entries: Sequence[LedgerEntry], *, is_whole: bool) -> RunSpending:
+def spending_of(entries: Sequence[LedgerEntry], *, is_whole: bool) -> RunSpending:
     """What requests in a ledger tell. They do not tell of steps, tool calls and time."""
     cost = cost_of(entries)
     told = [one.usage for one in entries if one.usage is not None]

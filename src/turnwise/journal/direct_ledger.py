@@ -6,12 +6,16 @@ that is no session of the journal, so no list of sessions shows it.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from turnwise.assembly.evidence import KeptEvent, example_of
 from turnwise.journal.ledger import LEAVES, STAYED, LedgerEntry, update_of, values_before
-from turnwise.journal.stores import JournalConnection, Patience
+from turnwise.journal.stores import JournalConnection, JournalStore
+
+if TYPE_CHECKING:
+    from turnwise.journal.request_budgets import BudgetRefusal, RequestPart
 
 GATEWAY = "gateway"
 
@@ -27,19 +31,21 @@ def is_gateways(session: str) -> bool:
 
 
 class LedgerLine:
-    """The place of one entry: its row, once that is written."""
+    """The place of one entry: its row, once that is written, and its part of its client's budgets."""
 
-    __slots__ = ("row_id",)
+    __slots__ = ("part", "row_id")
 
-    def __init__(self) -> None:
+    def __init__(self, part: "RequestPart | None" = None) -> None:
         self.row_id: int | None = None
+        self.part = part
 
 
 class EntryLeaves(msgspec.Struct, frozen=True, kw_only=True):
-    """The request is about to leave."""
+    """The request is about to leave. `has_left`: it has, while the database could not be reached."""
 
     line: LedgerLine
     entry: LedgerEntry
+    has_left: bool = False
 
 
 class EntryBecame(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,32 +67,71 @@ LedgerChange = EntryLeaves | EntryBecame | EntryStayed
 class DirectLedger:
     """Writes entries. `transaction` opens the journal's database for one."""
 
-    def __init__(
-        self, transaction: Callable[[], AbstractContextManager[JournalConnection]], *, patience: Patience
-    ) -> None:
-        self._transaction = transaction
-        self._patience = patience
+    def __init__(self, store: JournalStore, *, now: Callable[[], float]) -> None:
+        self._store = store
+        self._now = now
 
     def wait_until(self, ends: float) -> None:
         """From now on this thread's work waits for the database until then (monotonic)."""
-        self._patience.ends = ends
+        self._store.thread.patience.ends = ends
 
-    def write(self, changes: Sequence[LedgerChange]) -> None:
-        """All of them in this order, or none. On return they are safe from our own death. Raises JournalFailed."""
-        rows: dict[LedgerLine, int] = {}
-        with self._transaction() as connection:
-            for change in changes:
-                match change:
-                    case EntryLeaves(line=line, entry=entry):
-                        (rows[line],) = connection.execute(f"{LEAVES} returning id", values_before(entry)).fetchone()
-                    case EntryBecame(line=line, entry=entry):
-                        if (row_id := rows.get(line, line.row_id)) is not None:
-                            connection.execute(*update_of(entry, row_id=row_id))
-                    case EntryStayed(line=line):
-                        if (row_id := rows.get(line, line.row_id)) is not None:
-                            connection.execute(STAYED, (row_id,))
+    def write(self, changes: Sequence[LedgerChange]) -> dict[LedgerLine, "BudgetRefusal"]:
+        """All of them in this order, or none, but for those whose budget has no room: which, is returned. On return they are safe
+        from our own death. Raises JournalFailed."""
+        tried = 0
+
+        def attempted(connection: JournalConnection) -> tuple[dict[LedgerLine, int], dict[LedgerLine, "BudgetRefusal"]]:
+            nonlocal tried
+            tried += 1
+            return self._written(changes, connection=connection, is_first=tried == 1)
+
+        rows, refused = self._store.attempt(attempted)
         for line, row_id in rows.items():
             line.row_id = row_id
+        return refused
+
+    def _written(
+        self, changes: Sequence[LedgerChange], *, connection: JournalConnection, is_first: bool
+    ) -> tuple[dict[LedgerLine, int], dict[LedgerLine, "BudgetRefusal"]]:
+        from turnwise.journal.request_budgets import RequestBudgets  # only a gateway needs it
+
+        rows: dict[LedgerLine, int] = {}
+        refused: dict[LedgerLine, BudgetRefusal] = {}
+        parts = [part for change in changes if (part := change.line.part) is not None]
+        budgets = RequestBudgets(connection, dialect=self._store.dialect, now=self._now())
+        budgets.open(parts)
+        for change in changes:
+            line, part = change.line, change.line.part
+            row_id = rows.get(line, line.row_id)
+            match change:
+                case EntryLeaves(entry=entry, has_left=has_left):
+                    if part is not None and (no := budgets.reserve(part, is_forced=has_left)) is not None:
+                        refused[line] = no
+                    elif is_first or (found := _standing(entry, connection=connection)) is None:
+                        (rows[line],) = connection.execute(f"{LEAVES} returning id", values_before(entry)).fetchone()
+                    else:
+                        rows[line] = found
+                case EntryBecame(entry=entry):
+                    if row_id is not None:
+                        connection.execute(*update_of(entry, row_id=row_id))
+                    if part is not None:
+                        budgets.settle(part, entry)
+                case EntryStayed():
+                    if row_id is not None:
+                        connection.execute(STAYED, (row_id,))
+                    if part is not None:
+                        budgets.settle(part, None)
+        budgets.write()
+        return rows, refused
+
+
+def _standing(entry: LedgerEntry, *, connection: JournalConnection) -> int | None:
+    """The row of an entry that an attempt has written whose connection was lost."""
+    row = connection.execute(
+        "select id from request where root_session = ? and started = ? and root_turn = ? and number = ?",
+        (entry.root_session, entry.started, entry.root_turn, entry.number),
+    ).fetchone()
+    return None if row is None else row[0]
 
 
 # What the gateway had to mend, by day, provider, model and kind: what a user can take to the vendor.

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed, TurnwiseBug
-from turnwise.journal.budgets import BUDGET_TABLES
+from turnwise.journal.budgets import BUDGET_TABLES, GATEWAY_TABLE
 from turnwise.journal.direct_ledger import REPAIRS_SCHEMA
 from turnwise.journal.ledger import (
     LEAVES,
@@ -220,7 +220,7 @@ def is_whole(connection: sqlite3.Connection) -> bool:
 # append).
 
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 APPLICATION_ID = 0x7475726E  # "turn": tells our files from other SQLite files
 
 FIRST_TABLES = """
@@ -276,6 +276,7 @@ SCHEMA = ";".join(
         *REPAIRS_SCHEMA,
         *SHARED,
         *KEYS,
+        GATEWAY_TABLE,  # version 11
     )
 )
 
@@ -294,6 +295,7 @@ UPGRADES = {
     7: (),  # the records of a turn that went on after a crash: an older turnwise would replay them wrongly
     8: SHARED,
     9: KEYS,
+    10: (GATEWAY_TABLE,),
 }
 
 
@@ -523,7 +525,7 @@ def prepare(connection: sqlite3.Connection, path: Path | None, *, durability: Du
         version = check_version(connection, path)
         if version == 0:
             for statement in SCHEMA.split(";"):
-                connection.execute(statement)
+                connection.execute(" ".join(statement.split()))  # SQLite keeps the text, blanks included
             connection.execute(f"pragma application_id = {APPLICATION_ID}")
         for older in range(version, SCHEMA_VERSION) if version else ():
             for statement in UPGRADES[older]:

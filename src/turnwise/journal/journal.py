@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, NamedTuple, Self, get_args
 
 import msgspec
 
@@ -95,6 +95,9 @@ from turnwise.turn.history import Carried
 from turnwise.turn.machine import SessionFold, SessionSoFar, rebuilt
 from turnwise.vocab import File, Message, StopReason, Text
 from turnwise.vocab.file_names import is_text, shown_name
+
+if TYPE_CHECKING:
+    from turnwise.journal.gateway_rows import GatewayBook
 
 SHORTEST_PREFIX = 4
 # The session that was begun last is the last one, also by a clock that has gone back. A double of today's time tells it apart.
@@ -732,7 +735,14 @@ class Journal:
     @property
     def direct(self) -> DirectLedger:
         """The ledger of requests that belong to no turn."""
-        return DirectLedger(self._store.transaction, patience=self._store.thread.patience)
+        return DirectLedger(self._store, now=self._clock.now)
+
+    @property
+    def gateway(self) -> "GatewayBook":
+        """The keys, users and teams of gateways."""
+        from turnwise.journal.gateway_rows import GatewayBook  # only a gateway needs it
+
+        return GatewayBook(self._store, now=self._clock.now)
 
     @property
     def repairs(self) -> RepairBook:

@@ -46,11 +46,13 @@ _SAVED = f"""
 
 
 class LedgerSpan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which entries: from `since` to before `until` (UTC, seconds since 1970), of one `session` with its sub-agents."""
+    """Which entries: from `since` to before `until` (UTC, seconds since 1970), of one `session` with its sub-agents;
+    `gateway`: only those that the gateway sent for its clients."""
 
     since: float = 0.0
     until: float | None = None
     session: str | None = None
+    gateway: bool = False
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
@@ -308,6 +310,8 @@ def where_of(span: LedgerSpan) -> tuple[str, dict[str, Value]]:
     if span.session is not None:
         conditions.insert(0, "root_session = :session")
         values["session"] = span.session
+    if span.gateway:
+        conditions.append("(root_session = 'gateway' or substr(root_session, 1, 8) = 'gateway:')")
     return " and ".join(conditions) or "true", values
 
 

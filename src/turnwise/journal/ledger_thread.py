@@ -10,8 +10,9 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +24,9 @@ from turnwise.journal.journal import Journal
 from turnwise.journal.ledger import LedgerEntry
 from turnwise.settings.options import Durability
 
+if TYPE_CHECKING:
+    from turnwise.journal.request_budgets import BudgetRefusal, RequestPart
+
 _log = logging.getLogger("turnwise")
 
 MOST_AT_ONCE = 1_000  # in one transaction
@@ -30,6 +34,14 @@ MOST_KEPT = 10_000  # ends of requests that wait while the file takes nothing
 CLOSE_S = 15.0  # longer than the journal waits for another process
 
 WriteDone = asyncio.Future[None]
+
+
+class BudgetFull(Exception):
+    """A budget has no room for the request, so it must not leave."""
+
+    def __init__(self, refusal: "BudgetRefusal") -> None:
+        super().__init__(refusal.what)
+        self.refusal = refusal
 
 
 class _Leaving(msgspec.Struct, frozen=True):
@@ -61,7 +73,7 @@ class LedgerThread:
     """The journal's file and the thread that writes into it. `close` it at the end."""
 
     def __init__(
-        self, path: Path | None, *, clock: Clock, durability: Durability = "normal", limit_s: float = BUSY_S
+        self, path: Path | str | None, *, clock: Clock, durability: Durability = "normal", limit_s: float = BUSY_S
     ) -> None:
         """`limit_s`: how long a request waits for a file that another process holds, however many wait before it. Raises
         CallerError for a file that is no journal, or cannot be written."""
@@ -81,9 +93,10 @@ class LedgerThread:
             self.stayed(LedgerLine())  # changes nothing
         return not self._failed
 
-    async def leaves(self, entry: LedgerEntry) -> LedgerLine:
-        """On return the entry is safely written down, and its request may leave. Raises JournalFailed: then it must not."""
-        line, loop = LedgerLine(), asyncio.get_running_loop()
+    async def leaves(self, entry: LedgerEntry, *, part: "RequestPart | None" = None) -> LedgerLine:
+        """On return the entry is safely written down, its part of budgets is reserved, and its request may leave. Raises
+        JournalFailed or BudgetFull: then it must not."""
+        line, loop = LedgerLine(part), asyncio.get_running_loop()
         done: WriteDone = loop.create_future()
         self._orders.put(_Leaving(EntryLeaves(line=line, entry=entry), loop, done, time.monotonic()))
         try:
@@ -127,12 +140,13 @@ class LedgerThread:
         waiting = [order for order in orders if isinstance(order, _Leaving)]
         changes = [change for order in orders if (change := _change_of(order)) is not None]
         why: Exception | None = None
+        refused: dict[LedgerLine, BudgetRefusal] = {}
         since_s = min([order.since_s for order in waiting], default=time.monotonic())
         direct = self._journal.direct
         direct.wait_until(since_s + self._limit_s)
         try:
             if self._kept or changes:
-                direct.write([*self._kept, *changes])
+                refused = direct.write([*self._kept, *changes])
                 self._kept = []
                 self._failed = False
         except (JournalFailed, TurnwiseBug) as error:
@@ -140,10 +154,11 @@ class LedgerThread:
             if not self._failed:
                 _log.error("gateway: the ledger cannot be written: %s", error)
             self._failed = True
-            # Nobody waits for these; those that wait are told, and do not leave.
-            kept = [*self._kept, *[change for change in changes if not isinstance(change, EntryLeaves)]]
+            # Nobody waits for these; those that wait are told, and do not leave. A part may have been reserved all the same.
+            kept = [*self._kept, *[_after_failure(change) for change in changes]]
+            kept = [change for change in kept if change is not None]
             self._kept = kept[-MOST_KEPT:] if isinstance(error, JournalFailed) else []
-        _tell(waiting, why)
+        _tell(waiting, why, refused)
         if seen := [one for order in orders if isinstance(order, _Mended) for one in order.seen]:
             self._write_repairs(seen)
 
@@ -174,21 +189,34 @@ def _change_of(order: _Order) -> LedgerChange | None:
             return None
 
 
-def _tell(waiting: list[_Leaving], why: Exception | None) -> None:
+def _after_failure(change: LedgerChange) -> LedgerChange | None:
+    if not isinstance(change, EntryLeaves):
+        return change
+    return None if change.line.part is None else EntryStayed(line=change.line)
+
+
+_Told = tuple[WriteDone, Exception | None]
+
+
+def _tell(waiting: list[_Leaving], why: Exception | None, refused: "Mapping[LedgerLine, BudgetRefusal]") -> None:
     """One wake-up for each loop."""
     for loop in {order.loop for order in waiting}:
-        dones = [order.done for order in waiting if order.loop is loop]
+        told: list[_Told] = []
+        for order in waiting:
+            if order.loop is loop:
+                no = refused.get(order.change.line)
+                told.append((order.done, why if no is None else BudgetFull(no)))
         try:
-            loop.call_soon_threadsafe(_settle, dones, why)
+            loop.call_soon_threadsafe(_settle, told)
         except RuntimeError:
             continue  # the loop is closed: nobody waits any more
 
 
-def _settle(dones: list[WriteDone], why: Exception | None) -> None:
-    for done in dones:
+def _settle(told: list[_Told]) -> None:
+    for done, why in told:
         if done.done():
             continue
         if why is None:
             done.set_result(None)
         else:
-            done.set_exception(JournalFailed(str(why)))
+            done.set_exception(why if isinstance(why, BudgetFull) else JournalFailed(str(why)))

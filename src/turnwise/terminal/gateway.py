@@ -12,10 +12,10 @@ import msgspec
 
 from turnwise._version import __version__
 from turnwise.base.extras import require_extras
-from turnwise.coding_agent.text import style
 from turnwise.terminal.command_options import FiniteRange, json_option
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import Failure, as_one_line
+from turnwise.terminal.gateway_keys import add_key_commands, database_option
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
 from turnwise.wire.profiles import FamilyName
@@ -70,16 +70,6 @@ Exit codes:
   6    the gateway does not pass on a healthy stream
   130  Ctrl-C or SIGTERM (what was found is shown)"""
 
-KEYS_EPILOG = """\b
-Examples:
-  turnwise gateway keys add laptop
-  turnwise gateway keys add --admin prometheus
-  turnwise gateway keys list
-  turnwise gateway keys revoke laptop
-
-A change takes effect at once, also in a running gateway. Keys are stored hashed in gateway-keys.json, in `turnwise` in
-XDG_CONFIG_HOME or ~/.config. Once that file exists, every client needs a key."""
-
 REPORT_EPILOG = """\b
 Examples:
   turnwise gateway report
@@ -113,6 +103,7 @@ journal that cannot be read."""
 @click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one. [default: 8484]")
 @json_option("Print the address as one JSON line, and log in JSON lines.")
 @click.option("--quiet", is_flag=True, help="Log errors only. Otherwise each request has a line on standard error.")
+@database_option
 @click.option("--forward-key", is_flag=True, help="Send the client's own key upstream instead of yours.")
 @click.option(
     "--grace",
@@ -142,39 +133,51 @@ def gateway_command(
     forward_key: bool,
     grace_s: float,
     drain_s: float,
+    database: str | None,
 ) -> None:
     """Serve your models to any client of the four API families; broken streams arrive whole."""
     if ctx.invoked_subcommand is not None:
         return
     with as_one_line():
         require_extras("gateway")
+        from turnwise.base.clock import SystemClock
         from turnwise.gateway.accounts import logging_to
         from turnwise.gateway.client_bounds import key_file
         from turnwise.gateway.config import config_file
         from turnwise.gateway.reloading import ConfigReading
         from turnwise.gateway.serve import GatewayMeans, run_gateway
+        from turnwise.gateway.shared_clients import open_shared
 
         config = _config(upstream, config_path, host=host, port=port)
         reading = None
         if upstream is None:
             read = partial(_config, None, config_path, host=host, port=port)
             reading = ConfigReading(read=read, path=config_path or config_file(os.environ))
-        means = GatewayMeans(
-            config=config,
-            opens=lambda chosen: _open_service(chosen, forward_key=forward_key),
-            tells=lambda listening: _tell(listening, as_json=as_json),
-            keys=key_file(os.environ),
-            forward_key=forward_key,
-            grace_s=grace_s,
-            drain_s=drain_s,
-            reading=reading,
-        )
-        with logging_to(sys.stderr, as_json=as_json, quiet=quiet):
+        from turnwise.terminal.databases import checked_dsn
+
+        dsn = None if database is None else checked_dsn(database)
+        with (
+            logging_to(sys.stderr, as_json=as_json, quiet=quiet),
+            open_shared(os.environ, clock=SystemClock(), database=dsn) as shared,
+        ):
+            means = GatewayMeans(
+                config=config,
+                opens=lambda chosen: _open_service(chosen, forward_key=forward_key, database=dsn, holder=shared.holder),
+                tells=lambda listening: _tell(listening, as_json=as_json),
+                keys=key_file(os.environ),
+                shared=shared,
+                forward_key=forward_key,
+                grace_s=grace_s,
+                drain_s=drain_s,
+                reading=reading,
+            )
             ending = run_gateway(means)
     sys.exit(CANCELLED if ending.at_once else 0)
 
 
-def _open_service(config: "GatewayConfig", *, forward_key: bool) -> "AbstractAsyncContextManager[GatewayService]":
+def _open_service(
+    config: "GatewayConfig", *, forward_key: bool, database: str | None, holder: str
+) -> "AbstractAsyncContextManager[GatewayService]":
     """Imported last: an error in a file is reported before the transport and the codecs of four families are loaded."""
     from turnwise.gateway.service import open_service
     from turnwise.wire.family import MODULES
@@ -184,7 +187,7 @@ def _open_service(config: "GatewayConfig", *, forward_key: bool) -> "AbstractAsy
         importlib.import_module(name)
     for name in MODULES:
         relay_facts(name)
-    return open_service(config, env=os.environ, forward_key=forward_key)
+    return open_service(config, env=os.environ, forward_key=forward_key, database=database, holder=holder)
 
 
 def _config(upstream: str | None, path: Path | None, *, host: str | None, port: int | None) -> "GatewayConfig":
@@ -290,60 +293,4 @@ def check(
     sys.exit(code)
 
 
-@gateway_command.group("keys", epilog=KEYS_EPILOG)
-def keys_group() -> None:
-    """Add, revoke and list the keys of clients."""
-
-
-@keys_group.command("add")
-@click.option("--admin", is_flag=True, help="The key opens /metrics, too.")
-@click.argument("name")
-def add(name: str, admin: bool) -> None:
-    """Make a key and print it, this once."""
-    from turnwise.gateway.client_bounds import add_key, key_file
-
-    with as_one_line():
-        from datetime import UTC, datetime
-
-        from turnwise.base.clock import SystemClock
-
-        today = datetime.fromtimestamp(SystemClock().now(), UTC).date().isoformat()
-        key = add_key(key_file(os.environ), name, admin=admin, today=today)
-    say(key, stream=sys.stdout, as_it_is=True)
-    say("this key is shown only now; the gateway keeps its hash")
-
-
-@keys_group.command("revoke")
-@click.argument("name")
-def revoke(name: str) -> None:
-    """Revoke a key."""
-    from turnwise.gateway.client_bounds import key_file, read_keys, revoke_key
-
-    with as_one_line():
-        path = key_file(os.environ)
-        revoke_key(path, name)
-        is_last = not read_keys(path)
-    say(f"`{name}` is revoked")
-    if is_last:
-        say(f"no key is left, so no client is let in; add one, or remove `{path}` to ask for none")
-
-
-@keys_group.command("list", cls=EndsWithLine)
-@json_option("One JSON object a key, on one line each.")
-def list_keys(as_json: bool) -> None:
-    """List names and dates. No key can be shown again."""
-    from turnwise.gateway.client_bounds import key_file, read_keys
-
-    with as_one_line():
-        keys = read_keys(key_file(os.environ)) or ()
-        if as_json:
-            for key in keys:
-                row = {"name": key.name, "admin": key.admin, "added": key.added}
-                say(msgspec.json.encode(row).decode(), stream=sys.stdout, as_it_is=True)
-            return
-        if not keys:
-            say("no keys: `turnwise gateway keys add NAME` makes one")
-        widest = max([len(key.name) for key in keys], default=0)
-        for key in keys:
-            line = f"{style(key.name.ljust(widest), 'bold')}  {key.added}{'  admin' if key.admin else ''}"
-            say(line, stream=sys.stdout)
+add_key_commands(gateway_command)

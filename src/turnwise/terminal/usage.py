@@ -265,7 +265,7 @@ def since_of(text: str | None, *, by: By, has_session: bool, now: datetime) -> f
         ) from None
 
 
-def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
+def write_csv(rows: Sequence[Total], *, by: str, stream: TextIO) -> None:
     """Write the rows as CSV. An empty cell is an unknown price, or an unknown number of tokens. `usd` is the sum of the known
     prices."""
     writer = csv.writer(stream, lineterminator="\n")
@@ -292,7 +292,7 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
         writer.writerow(
             [
                 *(
-                    clean_line(row.key),
+                    plain_cell(clean_line(row.key)),
                     row.cost.requests,
                     known(row.cost),
                     row.cost.unknown,
@@ -307,6 +307,11 @@ def write_csv(rows: Sequence[Total], *, by: By, stream: TextIO) -> None:
                 row.cost.at_least,
             ]
         )
+
+
+def plain_cell(text: str) -> str:
+    """The text as a spreadsheet shows it and never runs it. Source: OWASP, "CSV Injection"."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def known_tokens(row: Total) -> list[int | str]:

@@ -286,7 +286,7 @@ def is_lost(error: psycopg.Error, connection: BoundedConnection | None) -> bool:
 # would wait, too.
 
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 OLDEST_SERVER = 13
 _LOCK_KEY = 0x7475726E  # "turn"
 LOCK_S = 2
@@ -466,6 +466,12 @@ UPGRADES: Upgrades = {
     6: (  # the caller's key of a turn, and a digest of what it was asked
         """alter table turn add column key text collate "C", add column asked text collate "C" """,
         "create unique index turn_by_key on turn (session, key) where key is not null",
+    ),
+    7: (  # the gateway's keys, teams and users, what was done to them, and the gateways that run
+        """create table gateway (
+            kind text collate "C", name text collate "C", body text collate "C" not null, primary key (kind, name)
+        )""",
+        # Nobody has rights on it by the rights on turns: a worker must not make keys.
     ),
 }
 """What brings the tables up to the next version, by their version."""

@@ -1,0 +1,263 @@
+"""Budgets that single requests of a gateway's clients take parts of, in the transaction that writes them into the ledger.
+
+A budget belongs to a key, a user or a team and to one period (`gateway/team/ops/day/2026-11-30`). It is a row like those of runs
+(`budgets.py`), and a part of it is named after the request: reserved once, settled once, however often that is tried. A request
+whose process died has left, so its provider may have billed it: its part counts as spent.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+import msgspec
+
+from turnwise.journal.budgets import BudgetRow, process_of, spending_of
+from turnwise.journal.gateway_rows import COUNTED, STREAMS, OwnerKind
+from turnwise.journal.ledger import LedgerEntry
+from turnwise.journal.owners import is_alive
+from turnwise.journal.stores import Dialect, JournalConnection, JournalStore
+from turnwise.rules.limits import Leaf, MaxCost, MaxRequests, MaxTokens, Spent
+from turnwise.rules.pricing import ZERO, add, subtract
+from turnwise.rules.reservations import Amount, BudgetPart, BudgetState, RunSpending, unspent
+
+ROWS = "gateway/"
+# What each of these rows counts, in the order of `COUNTED`. Their amounts do not matter: limits come with the request.
+LEAVES: tuple[Leaf, ...] = (MaxRequests(1), MaxTokens(1), MaxCost(Decimal(1)))
+UNSPENT = unspent(LEAVES)
+NOTHING = RunSpending(Spent())
+SOON_S = 5.0  # when to come again where only requests under way are in the way
+KEPT_S = {"minute": 600.0}  # of a row that nobody has changed
+KEPT_LONG_S = 100 * 86_400.0
+
+RequestLimits = tuple[int | None, int | None, Decimal | None]
+
+
+class BudgetAsk(msgspec.Struct, frozen=True, gc=False):
+    """A budget that a request needs a part of: its row, whose it is, its limits (requests, tokens, dollars), and when its period
+    ends. `begins`: a moment in it. `is_open`: it counts requests under way, and nothing stays spent."""
+
+    row: str
+    kind: OwnerKind
+    owner: str
+    period: str
+    limits: RequestLimits
+    ends: float
+    is_open: bool = False
+    begins: float = 0.0
+
+
+class RequestPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request may cost at most, and the budgets that pay for it. `usd` is asked in the thread that writes, and only
+    where a budget limits money: None where no price is known. `usd_of` prices what the ledger cannot, from its tokens."""
+
+    id: str
+    holder: str
+    asks: tuple[BudgetAsk, ...]
+    tokens: int
+    usd: Callable[[], Decimal | None]
+    usd_of: Callable[[LedgerEntry], Decimal | None] | None = None
+    model: str = ""
+
+
+class BudgetRefusal(NamedTuple):
+    """Which budget has no room for a request. `what` is of `COUNTED`, `streams` or `price`; `retry_after_s` says when to come
+    again, None: never as it is."""
+
+    ask: BudgetAsk
+    what: str
+    limit: Amount
+    needed: Amount
+    free: Amount
+    retry_after_s: float | None
+    model: str = ""
+
+    @property
+    def is_money(self) -> bool:
+        return self.what in ("usd", "price")
+
+
+class _Page:
+    """One row while its transaction lasts. What its parts hold together is summed up once."""
+
+    def __init__(self, row: BudgetRow) -> None:
+        self._row = row
+        state = row.read(UNSPENT)
+        self.parts = dict(state.parts)
+        self.used = list(state.used)
+        self._spent = state.spent
+        self.reserved: list[Amount] = [0, 0, ZERO]
+        for part in self.parts.values():
+            self._hold(part.amounts)
+        self._is_changed = False
+
+    def _hold(self, amounts: Sequence[Amount]) -> None:
+        held = self.reserved
+        self.reserved = [held[0] + amounts[0], held[1] + amounts[1], add(Decimal(held[2]), Decimal(amounts[2]))]
+
+    def free(self, nth: int, *, limit: Amount) -> Amount:
+        """What is neither used nor reserved; below 0 where a limit was lowered."""
+        return limit - self.used[nth] - self.reserved[nth]
+
+    def reserve(self, id: str, part: BudgetPart) -> None:
+        self.parts[id] = part
+        self._hold(part.amounts)
+        self._is_changed = True
+
+    def settle(self, id: str, spending: RunSpending) -> None:
+        """Count what the request spent. Nothing where its part is gone: it was settled before, or counted as lost."""
+        part = self.parts.pop(id, None)
+        if part is None:
+            return
+        state = BudgetState(counts=UNSPENT.counts, used=tuple(self.used), parts={id: part}, spent=self._spent)
+        settled = state.settled(id, limits=LEAVES, spending=spending)
+        self.used, self._spent = list(settled.used), settled.spent
+        held = self.reserved
+        self.reserved = [
+            held[0] - part.amounts[0],
+            held[1] - part.amounts[1],
+            subtract(Decimal(held[2]), Decimal(part.amounts[2])),
+        ]
+        self._is_changed = True
+
+    def write(self) -> None:
+        if self._is_changed:
+            self._row.write(
+                BudgetState(counts=UNSPENT.counts, used=tuple(self.used), parts=self.parts, spent=self._spent)
+            )
+
+
+class RequestBudgets:
+    """The budgets of a batch of requests, inside of one transaction. `write` them at its end."""
+
+    def __init__(self, connection: JournalConnection, *, dialect: Dialect, now: float) -> None:
+        self._connection, self._dialect, self._now = connection, dialect, now
+        self._pages: dict[str, _Page] = {}
+
+    def open(self, parts: Iterable[RequestPart]) -> None:
+        """Lock the rows of these parts: in one order, so that two gateways never wait for each other."""
+        for name in sorted({ask.row for part in parts for ask in part.asks}):
+            self._pages[name] = self._page(name)
+
+    def _page(self, name: str) -> _Page:
+        return _Page(BudgetRow(self._connection, name=name, dialect=self._dialect, now=self._now))
+
+    def reserve(self, part: RequestPart, *, is_forced: bool = False) -> BudgetRefusal | None:
+        """Reserve in each of its budgets, or in none. `is_forced`: the request has left already."""
+        if any(part.id in self._pages[ask.row].parts for ask in part.asks):
+            return None  # an attempt of before stands
+        usd: Decimal | None = ZERO
+        if any(ask.limits[2] is not None for ask in part.asks):
+            usd = part.usd()
+        amounts: tuple[Amount, ...] = (1, part.tokens, usd or ZERO)
+        if not is_forced:
+            for ask in part.asks:
+                if (refusal := self._refuse(ask, part, amounts, is_priced=usd is not None)) is not None:
+                    return refusal
+        for ask in part.asks:
+            own = (1, 0, ZERO) if ask.is_open else amounts
+            self._pages[ask.row].reserve(part.id, BudgetPart(own, part.holder))
+        return None
+
+    def _refuse(
+        self, ask: BudgetAsk, part: RequestPart, amounts: Sequence[Amount], *, is_priced: bool
+    ) -> BudgetRefusal | None:
+        page = self._pages[ask.row]
+        for nth, limit in enumerate(ask.limits):
+            if limit is None:
+                continue
+            if nth == COUNTED.index("usd") and not is_priced:
+                return BudgetRefusal(ask, "price", limit, ZERO, ZERO, None, part.model)
+            needed, free = amounts[nth], page.free(nth, limit=limit)
+            if needed > free:
+                what = STREAMS if ask.is_open else COUNTED[nth]
+                return BudgetRefusal(ask, what, limit, needed, max(free, 0), self._again(ask, nth, page, limit, needed))
+        return None
+
+    def _again(self, ask: BudgetAsk, nth: int, page: _Page, limit: Amount, needed: Amount) -> float | None:
+        if needed > limit:
+            return None
+        left_s = max(ask.ends - self._now, 1.0)
+        if ask.is_open or needed <= limit - page.used[nth]:
+            return 1.0 if ask.is_open else min(SOON_S, left_s)
+        return left_s
+
+    def settle(self, part: RequestPart, entry: LedgerEntry | None) -> None:
+        """The request has ended; None: it never left, so all of its part comes back."""
+        spending = NOTHING if entry is None else _spending(part, entry)
+        for ask in part.asks:
+            self._pages[ask.row].settle(part.id, NOTHING if ask.is_open else spending)
+
+    def write(self) -> None:
+        for page in self._pages.values():
+            page.write()
+
+
+def _spending(part: RequestPart, entry: LedgerEntry) -> RunSpending:
+    spending = spending_of([entry], is_whole=True)
+    if spending.knows_cost or part.usd_of is None or (usd := part.usd_of(entry)) is None:
+        return spending
+    usd = max(usd, spending.known.cost_usd)
+    return msgspec.structs.replace(
+        spending, known=msgspec.structs.replace(spending.known, cost_usd=usd), knows_cost=True
+    )
+
+
+# --- what the dead have left, and what is over
+
+
+class HeldRow(NamedTuple):
+    """A budget as it stands, for people and for a look after the dead."""
+
+    name: str
+    state: BudgetState
+
+
+def held_rows(store: JournalStore, *, front: str = ROWS) -> list[HeldRow]:
+    """All rows whose names begin so, by an index."""
+    with store.statement() as connection:
+        rows = connection.execute(
+            "select name, state from budget where name >= ? and name < ? order by name", (front, front + "\uffff")
+        ).fetchall()
+    return [HeldRow(name, msgspec.json.decode(state, type=BudgetState)) for name, state in rows]
+
+
+def is_gone(holder: str) -> bool:
+    """Whether the process was seen to be gone."""
+    return not is_alive(process_of(BudgetPart((), holder)))
+
+
+def bill_dead(store: JournalStore, holders: Iterable[str], *, now: float) -> int:
+    """Count the parts of processes that are gone as spent, and return how many there were. Requests under way count no more."""
+    dead, found = set(holders), 0
+    lost = RunSpending(Spent(requests=1), is_whole=False, knows_cost=False, knows_tokens=False)
+    for row in held_rows(store):
+        if not any(part.holder in dead for part in row.state.parts.values()):
+            continue
+
+        def bill(connection: JournalConnection, name: str = row.name) -> int:
+            page = _Page(BudgetRow(connection, name=name, dialect=store.dialect, now=now))
+            left = [id for id, part in page.parts.items() if part.holder in dead]
+            for id in left:
+                page.settle(id, NOTHING if name.endswith(f"/{STREAMS}") else lost)
+            page.write()
+            return len(left)
+
+        found += store.attempt(bill)
+    return found
+
+
+def forget_old(store: JournalStore, *, now: float) -> None:
+    """Delete rows of periods that are long over. One with parts has been changed since, or its process is looked after."""
+    empty = '%"parts":{}%'
+    store.execute_all(
+        [
+            (
+                "delete from budget where name like ? and updated < ? and state like ?",
+                (f"{ROWS}%/minute/%", now - KEPT_S["minute"], empty),
+            ),
+            (
+                "delete from budget where name like ? and updated < ? and state like ?",
+                (f"{ROWS}%/____-__-__%", now - KEPT_LONG_S, empty),
+            ),
+        ]
+    )
