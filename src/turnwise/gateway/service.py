@@ -651,6 +651,8 @@ class RelayService:
     def _route_of_model(self, model: str, call: ClientCall) -> ChosenRoute:
         """Raises RequestRefused."""
         chosen = choose_route(self._config.routes, model, client=call.client)
+        if not model and (chosen is None or upstream_of(chosen.route.upstream).model is None):
+            raise RequestRefused("the request names no model: say which in `model`", field="model")
         if chosen is None:
             raise RequestRefused(f"no route of this gateway serves the model `{model}`", field="model", status=404)
         return self._for_whom(chosen, call)
