@@ -179,9 +179,7 @@ def parts_at(n: int) -> st.SearchStrategy[Part]:
     )
 
 
-usages = st.none() | st.just(
-    Usage(input_tokens=3, output_tokens=2, provider=WHOLE_USAGE)
-)
+usages = st.none() | st.just(Usage(input_tokens=3, output_tokens=2, provider=WHOLE_USAGE))
 
 
 @st.composite
