@@ -240,6 +240,8 @@ class GatewayApp:
             is_good = visit.path == "/healthz" or self._service.is_ready()
             status, said = (200, b'{"status":"ok"}') if is_good else (503, b'{"status":"not ready"}')
             await visit.reply(status, _sized(JSON, said), said)
+        elif (visit.method, visit.path) == ("HEAD", "/"):  # Claude Code asks so whether anybody is there
+            await visit.reply(200, _sized(JSON, b""), b"")
         elif isinstance(client := self._let_in(visit), DoorRefusal):
             return client
         else:
@@ -272,7 +274,7 @@ class GatewayApp:
                 reason="head", status=400, message="the query of the URL cannot be read", code="bad_query"
             )
         visit.query = tuple(query)
-        return None
+        return doors.refuse_upgrade(visit.method, visit.headers)
 
     def _let_in(self, visit: Visit) -> ClientKey | DoorRefusal | None:
         """The client whose key this is; None if the gateway asks for no keys."""
@@ -301,7 +303,10 @@ class GatewayApp:
         elif asked is None and not (visit.method == "POST" and visit.path in self._rules.passes):
             return _nothing_there(visit)
         elif asked is not None and asked.kind == "models":
-            body = await self._service.models(asked.family)
+            body = await self._service.models(asked.family, asked.model)
+            if body is None:
+                message = "no route of this gateway serves a model of this name"
+                return DoorRefusal(reason="path", status=404, message=message, code="model_not_found")
             await visit.reply(200, _sized(JSON, body), body)
         else:
             return await self._generate(visit, asked, client=client)

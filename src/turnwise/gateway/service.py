@@ -10,6 +10,7 @@ import secrets
 import threading
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Mapping
+from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 import msgspec
@@ -68,6 +69,7 @@ from turnwise.relay.client_request import (
     refusal_answer,
     refuse_stored,
 )
+from turnwise.relay.embeddings import embed_path, renamed_embeds
 from turnwise.relay.event_reader import ArrayAnswer
 from turnwise.relay.openai_apis import ApiRefusal, api_refusal, choose_api, other_api
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, names_not_carried
@@ -90,7 +92,7 @@ from turnwise.wire.anthropic_messages.thinking import binds_thinking
 from turnwise.wire.family import HttpCall, family
 from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.profiles import DEFAULT_LIMITS, FamilyName
-from turnwise.wire.relay_facts import AskedPath, relay_facts
+from turnwise.wire.relay_facts import AskedPath, ListedModel, relay_facts
 
 # What upstreams have refused. It is remembered here, because a client does not repeat it.
 #
@@ -254,6 +256,7 @@ class RelayService:
             if opened.upstream.model:
                 self._warn_of_end(opened.upstream.model, opened.upstream)
         self._habits = EndHabits()
+        self._began = datetime.fromtimestamp(means.clock.now(), UTC)
         self._stale = StaleConversations(means.clock)
         self._lessons = ServerLessons[ServerLesson](means.clock)
         self._api_refusals = ServerLessons[ApiRefusal](means.clock)
@@ -311,6 +314,8 @@ class RelayService:
                 await self._pass_on(call, outlet, account=account)
             elif call.kind == "count":
                 await self._count(call, outlet, account=account)
+            elif call.kind == "embed":
+                await self._embed(call, outlet, account=account)
             else:
                 with self._answers.open() as answer:
                     await self._generate(call, outlet, account=account, answer=answer)
@@ -540,24 +545,54 @@ class RelayService:
             await beside_loop(lambda: refuse_stored(call.family, fields), size=len(call.body))
         body = call.body if chosen.model == named else encode({**fields, "model": chosen.model})
         opened = self._for_client(self._upstreams[chosen.route.upstream], call)
-        sent = await account.sends(
-            "step",
-            provider=opened.endpoint.profile.name,
-            model=chosen.model or string_of(fields, "model") or "",
-            sent_bytes=len(body),
+        up = HttpCall(path=call.path, body=body, headers=call.headers)
+        model = chosen.model or string_of(fields, "model") or ""
+        await self._send_up(
+            up, outlet, route=chosen.route, opened=opened, model=model, account=account, client=call.family
         )
+
+    async def _embed(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
+        """Gemini's embeddings, of an upstream with its API: body and answer as they are, apart from the model's name."""
+        chosen = self._route_of(call)
+        opened = self._for_client(self._upstreams[chosen.route.upstream], call)
+        if opened.endpoint.profile.family != call.family:
+            title, model = relay_facts(call.family).title, call.model
+            raise RequestRefused(
+                f"the upstream of `{model}` does not speak {title}, which alone has this path", status=404
+            )
+        model = chosen.name_at(opened.upstream)
+        fields = await beside_loop(lambda: read_body(call.body), size=len(call.body))
+        body = call.body if model == call.model else renamed_embeds(fields, model=model)
+        up = HttpCall(path=embed_path(call.path, model=model), body=body, headers=call.headers)
+        await self._send_up(
+            up, outlet, route=chosen.route, opened=opened, model=model, account=account, client=call.family
+        )
+
+    async def _send_up(
+        self,
+        up: HttpCall,
+        outlet: Outlet,
+        *,
+        route: GatewayRoute,
+        opened: OpenUpstream,
+        model: str,
+        account: Account,
+        client: FamilyName,
+    ) -> None:
+        """One request whose answer the client gets as it is."""
+        profile = opened.endpoint.profile
+        sent = await account.sends("step", provider=profile.name, model=model, sent_bytes=len(up.body))
         if isinstance(sent, Fault):
-            await write_found(sent, client=call.family, outlet=outlet)
+            await write_found(sent, client=client, outlet=outlet)
             return
         received = ReceivedResponse(cancelled=True, answered=False)
         try:
-            up = HttpCall(path=call.path, body=body, headers=call.headers)
-            whole_s = self._whole_s(chosen.route, began_s=self._means.clock.monotonic())
+            whole_s = self._whole_s(route, began_s=self._means.clock.monotonic())
             found = await self._told(opened.endpoint, up, whole_s=whole_s, account=account)
             received = received_body(found)
         finally:
             sent.ended(received)
-        await write_found(found, client=call.family, outlet=outlet)
+        await write_found(found, client=client, outlet=outlet)
 
     def _times(self, route: GatewayRoute) -> GatewayDeadlines:
         """The route's own times, then the file's, then the defaults."""
@@ -613,26 +648,42 @@ class RelayService:
 
     # -- models ------------------------------------------------------------------------------------------------------
 
-    async def models(self, family: FamilyName) -> bytes:
+    async def models(self, family: FamilyName, model: str | None = None) -> bytes | None:
         """Names that clients may use: those of the configuration, and the lists of upstreams that serve any name."""
-        names: dict[str, None] = {}
+        found: dict[str, int | str | None] = {}
         for route in self._config.routes:
-            names.update(dict.fromkeys(route.aliases))
+            found.update(dict.fromkeys(route.aliases))
             plain = [pattern for pattern in route.models if not set(pattern) & set("*?[")]
-            names.update(dict.fromkeys(plain))
+            found.update(dict.fromkeys(plain))
             opened = self._upstreams[route.upstream]
             if len(plain) < len(route.models) and opened.upstream.model is None and not self._forward_key:
-                names.update(dict.fromkeys(await self._listed(opened.endpoint, route=route)))
+                found.update(await self._listed(opened.endpoint, route=route))
             elif opened.upstream.model is not None and not plain and not route.aliases:
-                names[opened.upstream.model] = None
-        return relay_facts(family).write_models(list(names))
+                found[opened.upstream.model] = None
+        facts = relay_facts(family)
+        if model is not None:
+            return encode(facts.model_row(self._told_model(model, found[model]))) if model in found else None
+        rows = [facts.model_row(self._told_model(name, created)) for name, created in found.items()]
+        return encode(facts.model_list(rows))
 
-    async def _listed(self, endpoint: Endpoint, *, route: GatewayRoute) -> list[str]:
+    async def _listed(self, endpoint: Endpoint, *, route: GatewayRoute) -> dict[str, int | str | None]:
+        """The names of the upstream, and since when it has each."""
         try:
             found = await ask_for_models(endpoint, transport=self._means.transport)
         except (ProviderFault, CallerError):
-            return []  # without a list, a client can still name a model
-        return [model.name for model in found if choose_route((route,), model.name) is not None]
+            return {}  # without a list, a client can still name a model
+        return {model.name: model.created for model in found if choose_route((route,), model.name) is not None}
+
+    def _told_model(self, name: str, created: int | str | None) -> ListedModel:
+        """A name that no upstream lists with a time is as old as this gateway."""
+        at = self._began
+        with contextlib.suppress(ValueError, OverflowError, OSError):
+            if isinstance(created, str):
+                at = datetime.fromisoformat(created).astimezone(UTC)
+            elif created is not None:
+                at = datetime.fromtimestamp(created, UTC)
+        said = at.isoformat(timespec="seconds").replace("+00:00", "Z")
+        return ListedModel(name=name, created_s=int(at.timestamp()), created_at=said)
 
     # -- routes and upstreams ----------------------------------------------------------------------------------------
 
