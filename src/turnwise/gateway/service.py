@@ -24,6 +24,7 @@ from turnwise.endpoints.local_servers import ask_for_models
 from turnwise.endpoints.transport import EndHabits, Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
+from turnwise.gateway.before_request import check_allowed
 from turnwise.gateway.client_bounds import LONG_ANSWER_BYTES, OpenAnswer, OpenAnswers, give_memory_back
 from turnwise.gateway.config import DEFAULTS as DEADLINES
 from turnwise.gateway.config import (
@@ -246,6 +247,9 @@ class RelayService:
             for route in config.routes
             for given in (route.upstream, *route.fallbacks)
         }
+        for hook in [route.before_request for route in config.routes if route.before_request is not None]:
+            if hook.key_env is not None:
+                self._secret_of(hook.key_env)
         self._answers = OpenAnswers(
             most_bytes=config.bounds.answers_bytes,
             clock=means.clock,
@@ -332,6 +336,7 @@ class RelayService:
         route = chosen.route
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
+        await self._check_allowed(route, call, model=chosen.model)
         fault: Fault | None = None
         wants_array = relay_facts(call.family).arrays and ("alt", "sse") not in call.query
         array = ArrayAnswer() if asked.streams and wants_array else None
@@ -501,6 +506,7 @@ class RelayService:
     async def _count(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """Ask the upstream if it counts tokens, otherwise estimate; a header says so."""
         chosen = await beside_loop(lambda: self._route_of(call), size=len(call.body))
+        await self._check_allowed(chosen.route, call, model=chosen.model)
         opened = self._for_client(self._upstreams[chosen.route.upstream], call)
         name = chosen.name_at(opened.upstream)
 
@@ -547,6 +553,7 @@ class RelayService:
         opened = self._for_client(self._upstreams[chosen.route.upstream], call)
         up = HttpCall(path=call.path, body=body, headers=call.headers)
         model = chosen.model or string_of(fields, "model") or ""
+        await self._check_allowed(chosen.route, call, model=model)
         await self._send_up(
             up, outlet, route=chosen.route, opened=opened, model=model, account=account, client=call.family
         )
@@ -563,10 +570,17 @@ class RelayService:
         model = chosen.name_at(opened.upstream)
         fields = await beside_loop(lambda: read_body(call.body), size=len(call.body))
         body = call.body if model == call.model else renamed_embeds(fields, model=model)
+        await self._check_allowed(chosen.route, call, model=model)
         up = HttpCall(path=embed_path(call.path, model=model), body=body, headers=call.headers)
         await self._send_up(
             up, outlet, route=chosen.route, opened=opened, model=model, account=account, client=call.family
         )
+
+    async def _check_allowed(self, route: GatewayRoute, call: ClientCall, *, model: str) -> None:
+        """Raises RequestRefused if the route's hook forbids the request."""
+        if (hook := route.before_request) is not None:
+            means = self._means
+            await check_allowed(hook, call, model=model, transport=means.transport, clock=means.clock, env=means.env)
 
     async def _send_up(
         self,
@@ -722,9 +736,17 @@ class RelayService:
             key = find_key(profile, env=self._means.env, api_key_env=upstream.key_env, way="name it with `key_env`")
         base_url = upstream.base_url or profile.base_url
         assert base_url is not None, "the configuration has refused it"
-        endpoint = Endpoint(profile=profile, base_url=base_url, key=key)
+        secrets = [(name, self._secret_of(variable)) for name, variable in upstream.headers_env]
+        headers = (*upstream.headers, *[(name, secret.reveal()) for name, secret in secrets])
+        hidden = tuple([secret for _, secret in secrets])
+        endpoint = Endpoint(profile=profile, base_url=base_url, key=key, headers=headers, hidden=hidden)
         chat = None if upstream.chat is None else replace(endpoint, profile=upstream.chat)
         return OpenUpstream(upstream=upstream, endpoint=endpoint, chat=chat)
+
+    def _secret_of(self, variable: str) -> Secret:
+        if not (value := self._means.env.get(variable, "").strip()):
+            raise CallerError(f"the variable `{variable}`, which gateway.toml names, is not set")
+        return Secret(value)
 
     def _for_client(self, opened: OpenUpstream, call: ClientCall) -> OpenUpstream:
         """With the client's own key, if that is the key to send."""
