@@ -84,8 +84,8 @@ class Echo:
                 self.ways.append(outlet.direct)
                 await outlet.send(body)
 
-    async def models(self, family: str) -> bytes:
-        return msgspec.json.encode({"family": family})
+    async def models(self, family: str, model: str | None = None) -> bytes | None:
+        return None if model == "unknown" else msgspec.json.encode({"family": family, "model": model})
 
     def is_ready(self) -> bool:
         return self.ready

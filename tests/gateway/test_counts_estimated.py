@@ -20,15 +20,23 @@ from turnwise.wire.profiles import FamilyName
 from waits import HANG_S
 
 JSON = {"content-type": "application/json"}
-COUNTING: tuple[FamilyName, ...] = ("anthropic_messages", "gemini")
+COUNTING: tuple[FamilyName, ...] = ("openai_responses", "anthropic_messages", "gemini")
 NOT_FOUND = b'{"error":{"message":"no such path"}}'
-GOOD = {"anthropic_messages": b'{"input_tokens":77}', "gemini": b'{"totalTokens":77}'}
+GOOD = {
+    "openai_responses": b'{"object":"response.input_tokens","input_tokens":77}',
+    "anthropic_messages": b'{"input_tokens":77}',
+    "gemini": b'{"totalTokens":77}',
+}
+PATHS = {
+    "openai_responses": "/v1/responses/input_tokens",
+    "anthropic_messages": "/v1/messages/count_tokens",
+    "gemini": "/v1beta/models/some-model:countTokens",
+}
 
 
 def count_of(client: FamilyName) -> ClientCall:
     call = call_of(client, "some-model", stream=False)
-    path = {"anthropic_messages": "/v1/messages/count_tokens", "gemini": "/v1beta/models/some-model:countTokens"}
-    return msgspec.structs.replace(call, path=path[client], kind="count")
+    return msgspec.structs.replace(call, path=PATHS[client], kind="count")
 
 
 def counted(

@@ -30,7 +30,7 @@ from turnwise.wire.family import HttpCall
 from turnwise.wire.family import family as find_family
 from turnwise.wire.model_lists import read_model_list
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.relay_facts import relay_facts
+from turnwise.wire.relay_facts import ListedModel, relay_facts
 from waits import HANG_S
 from whole_streams import read_stream
 
@@ -226,8 +226,14 @@ def test_the_output_of_a_route_is_capped() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_list_of_models_has_its_familys_shape(family: FamilyName) -> None:
-    """Our own reader of such lists finds the names again."""
-    assert [model.name for model in read_model_list(relay_facts(family).write_models(["a", "b:c"]))] == ["a", "b:c"]
+    """Our own reader of such lists finds the names again, and since when there is each."""
+    facts = relay_facts(family)
+    rows = [
+        facts.model_row(ListedModel(name=name, created_s=7, created_at="1970-01-01T00:00:07Z")) for name in ("a", "b:c")
+    ]
+    found = read_model_list(msgspec.json.encode(facts.model_list(rows)))
+    since = {"gemini": None, "anthropic_messages": "1970-01-01T00:00:07Z"}.get(family, 7)
+    assert [(model.name, model.created) for model in found] == [("a", since), ("b:c", since)]
 
 
 async def test_the_models_of_the_configuration_are_listed() -> None:
@@ -236,8 +242,11 @@ async def test_the_models_of_the_configuration_are_listed() -> None:
         route = GatewayRoute(models=("gpt-5",), aliases={"fast": "gpt-5-mini"}, upstream=lab_at())
         fixed = GatewayRoute(upstream=lab_at(model="big"))
         there = service(lab, route, fixed, clock=FakeClock())
-        found = read_model_list(await there.models("openai_chat"))
+        found = read_model_list(await there.models("openai_chat") or b"")
         assert [model.name for model in found] == ["fast", "gpt-5", "big"]
+        one = msgspec.json.decode(await there.models("openai_chat", "fast") or b"")
+        assert one == {"id": "fast", "object": "model", "created": found[0].created, "owned_by": "turnwise"}
+        assert await there.models("openai_chat", "fas") is None
 
 
 def test_a_missing_key_is_told_before_anything_is_served() -> None:

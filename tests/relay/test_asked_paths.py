@@ -14,6 +14,13 @@ FOUND = {
     ("POST", "/v1/messages/count_tokens"): AskedPath(family="anthropic_messages", kind="count"),
     ("GET", "/v1/models"): AskedPath(family="openai_chat", kind="models"),
     ("GET", "/v1beta/models"): AskedPath(family="gemini", kind="models"),
+    ("GET", "/v1/models/qwen/qwen3:8b"): AskedPath(family="openai_chat", kind="models", model="qwen/qwen3:8b"),
+    ("GET", "/v1/models/qwen%2Fqwen3"): AskedPath(family="openai_chat", kind="models", model="qwen/qwen3"),
+    ("GET", "/v1beta/models/gemini-2.5-pro"): AskedPath(family="gemini", kind="models", model="gemini-2.5-pro"),
+    ("POST", "/v1/responses/input_tokens"): AskedPath(family="openai_responses", kind="count"),
+    ("POST", "/v1beta/models/gemini-embedding-001:batchEmbedContents"): AskedPath(
+        family="gemini", kind="embed", model="gemini-embedding-001"
+    ),
     ("POST", "/v1beta/models/gemini-2.5-pro:generateContent"): AskedPath(
         family="gemini", kind="generate", model="gemini-2.5-pro"
     ),
@@ -54,8 +61,10 @@ NOT_FOUND = (
     ("POST", "/v1/responses/resp_1/cancel"),
     ("POST", "/v1/files"),
     ("POST", "/v1/models"),
-    ("GET", "/v1beta/models/gemini-2.5-pro"),
     ("GET", "/v1beta/models/gemini-2.5-pro:generateContent"),
+    ("GET", "/v1/models/"),
+    ("GET", "/v1/models/../models"),
+    ("GET", "/v1/x/models/m"),
     ("POST", "/v1beta/models/:generateContent"),
     ("POST", "/v1beta/models/gemini-2.5-pro:batchGenerateContent"),
     ("POST", "/v1beta/models/..:generateContent"),
@@ -88,6 +97,8 @@ def test_models_are_listed_as_the_client_of_the_family_reads_them() -> None:
     """OpenAI and Anthropic list their models at one path; the header that Anthropic's clients alone send tells them apart."""
     found = asked_path("GET", "/v1/models", header_names={"anthropic-version", "accept"})
     assert found == AskedPath(family="anthropic_messages", kind="models")
+    found = asked_path("GET", "/v1/models/claude", header_names={"anthropic-version"})
+    assert found == AskedPath(family="anthropic_messages", kind="models", model="claude")
 
 
 @given(st.sampled_from(["GET", "POST", "PUT"]), st.text(max_size=80))

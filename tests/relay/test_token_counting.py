@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from anthropic.types.beta.message_count_tokens_params import MessageCountTokensParams
 from google.genai.types import CountTokensResponse
+from openai.types.responses.input_token_count_params import InputTokenCountParams
+from openai.types.responses.input_token_count_response import InputTokenCountResponse
 
 from relay.asking_relay import FAMILIES, MODELS, PROFILES, TOOLS, plain
 from turnwise.relay.client_request import RequestRefused
@@ -19,12 +21,20 @@ from turnwise.relay.token_counting import (
     write_count,
 )
 from turnwise.wire.anthropic_messages.relay_facts import COUNTED_FIELDS
+from turnwise.wire.openai_responses.relay_facts import COUNTED_FIELDS as RESPONSES_FIELDS
 from turnwise.wire.profiles import builtin_profiles
 from turnwise.wire.relay_facts import AskedPath
 
 ANTHROPIC = AskedPath(family="anthropic_messages", kind="count")
 GEMINI = AskedPath(family="gemini", kind="count", model="gemini-2.5-pro")
+RESPONSES = AskedPath(family="openai_responses", kind="count")
 BODIES: dict[str, dict[str, Any]] = {
+    "openai_responses": {
+        "model": "gpt-5",
+        "instructions": "Be brief.",
+        "input": "hi",
+        "tools": TOOLS["openai_responses"],
+    },
     "anthropic_messages": {
         "model": "claude",
         "system": "Be brief.",
@@ -40,7 +50,7 @@ BODIES: dict[str, dict[str, Any]] = {
         }
     },
 }
-PATHS = {"anthropic_messages": ANTHROPIC, "gemini": GEMINI}
+PATHS = {"anthropic_messages": ANTHROPIC, "gemini": GEMINI, "openai_responses": RESPONSES}
 
 
 def counted(source: str, body: dict[str, Any], *, to: str) -> UpstreamCount:
@@ -81,6 +91,17 @@ def test_gemini_is_asked_with_the_whole_request(source: str) -> None:
     assert inner["contents"] == [{"role": "user", "parts": [{"text": "hi"}]}]
 
 
+@pytest.mark.parametrize("source", PATHS)
+def test_openai_is_asked_at_the_path_of_its_responses(source: str) -> None:
+    """The whole prompt goes, and what the vendor's own package sends there: nothing that belongs to an answer."""
+    found = counted(source, BODIES[source], to="openai_responses")
+    assert found.call is not None
+    assert (found.call.path, found.call.method) == ("/responses/input_tokens", "POST")
+    body = json.loads(found.call.body)
+    assert body.keys() == {"model", "instructions", "input", "tools"}
+    assert body["model"] == MODELS["openai_responses"]
+
+
 def test_bare_contents_are_counted_too() -> None:
     """The form that Google's own package sends."""
     found = counted("gemini", {"contents": [{"parts": [{"text": "hi"}]}]}, to="gemini")
@@ -99,13 +120,12 @@ def test_a_client_of_anthropics_keeps_its_fields() -> None:
 
 
 @pytest.mark.parametrize("source", PATHS)
-@pytest.mark.parametrize("target", ["openai_chat", "openai_responses"])
-def test_an_upstream_that_does_not_count_is_estimated(source: str, target: str) -> None:
+def test_an_upstream_that_does_not_count_is_estimated(source: str) -> None:
     """A third of the bytes that the prompt has in UTF-8, with what templates put around each part."""
-    short = counted(source, BODIES[source], to=target)
+    short = counted(source, BODIES[source], to="openai_chat")
     assert short.call is None
     longer = json.loads(json.dumps(BODIES[source]).replace('"hi"', json.dumps("é" * 3000)))
-    grown = counted(source, longer, to=target)
+    grown = counted(source, longer, to="openai_chat")
     assert grown.estimated_tokens - short.estimated_tokens == pytest.approx(2000, abs=2)
 
 
@@ -121,6 +141,7 @@ def test_endpoints_with_paths_of_their_own_do_not_count(name: str) -> None:
     """They have no path for it."""
     assert count_form(builtin_profiles()[name]) is None
     assert [family for family in FAMILIES if count_form(PROFILES[family]) is not None] == [
+        "openai_responses",
         "anthropic_messages",
         "gemini",
     ]
@@ -155,6 +176,7 @@ def test_the_counted_fields_are_those_of_the_api() -> None:
     """The judge is the vendor's own package."""
     documented = MessageCountTokensParams.__required_keys__ | MessageCountTokensParams.__optional_keys__
     assert documented >= COUNTED_FIELDS
+    assert InputTokenCountParams.__optional_keys__ >= RESPONSES_FIELDS
 
 
 @pytest.mark.parametrize(
@@ -178,6 +200,8 @@ def test_the_answer_has_the_shape_of_the_clients_api() -> None:
     answer = CountTokensResponse.model_validate_json(write_count(7, client="gemini"))
     assert answer.total_tokens == 7
     assert json.loads(write_count(7, client="anthropic_messages")) == {"input_tokens": 7}
+    told = InputTokenCountResponse.model_validate_json(write_count(7, client="openai_responses"))
+    assert (told.input_tokens, told.object) == (7, "response.input_tokens")
 
 
 def test_the_count_of_a_plain_request_is_small() -> None:

@@ -106,10 +106,13 @@ def as_decoded(response: Response) -> Response:
         "input_tokens": counts.input_tokens - counts.cache_read_tokens - counts.cache_write_tokens,
         "cache_creation_input_tokens": counts.cache_write_tokens,
         "cache_read_input_tokens": counts.cache_read_tokens,
+        "cache_creation": None,
+        "server_tool_use": None,
+        "service_tier": None,
+        "inference_geo": None,
+        "output_tokens_details": {"thinking_tokens": counts.reasoning_tokens},
         "output_tokens": counts.output_tokens,
     }
-    if counts.reasoning_tokens:
-        spent["output_tokens_details"] = {"thinking_tokens": counts.reasoning_tokens}
     usage = msgspec.structs.replace(counts, provider=msgspec.json.encode(spent).decode())
     return msgspec.structs.replace(response, usage=usage)
 

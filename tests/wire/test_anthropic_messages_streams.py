@@ -240,19 +240,40 @@ def test_redacted_thinking_and_unknown_fields_go_back_unchanged() -> None:
         start(),
         opens(0, type="redacted_thinking", data="enc"),
         closes(0),
-        opens(1, type="tool_use", id="a", name="n", input={}, caller={"type": "direct"}),
+        opens(
+            1, type="tool_use", id="a", name="n", input={}, caller={"type": "code_execution_20260120", "tool_id": "s"}
+        ),
         closes(1),
         *ends("tool_use"),
     )
     assert response.message.parts == (
         Reasoning("", opaque=own(data="enc")),
-        ToolCall(id="a", name="n", opaque=Opaque(NAME, '{"caller":{"type": "direct"}}')),
+        ToolCall(
+            id="a", name="n", opaque=Opaque(NAME, '{"caller":{"type": "code_execution_20260120", "tool_id": "s"}}')
+        ),
     )
     call = FAMILY.encode_request(Request(model="m", messages=(response.message, REQUEST.messages[0])), PROFILE)
     assert json.loads(call.body)["messages"][0]["content"] == [
         {"type": "redacted_thinking", "data": "enc"},
-        {"type": "tool_use", "id": "a", "name": "n", "input": {}, "caller": {"type": "direct"}},
+        {
+            "type": "tool_use",
+            "id": "a",
+            "name": "n",
+            "input": {},
+            "caller": {"type": "code_execution_20260120", "tool_id": "s"},
+        },
     ]
+
+
+def test_a_call_by_the_model_itself_says_nothing_of_its_caller() -> None:
+    """It is what the API takes where nothing is said, so servers that do not know the field are not sent it."""
+    response = response_from(
+        start(),
+        opens(0, type="tool_use", id="a", name="n", input={}, caller={"type": "direct"}),
+        closes(0),
+        *ends("tool_use"),
+    )
+    assert response.message.parts == (ToolCall(id="a", name="n"),)
 
 
 @pytest.mark.parametrize("index", [0, None])

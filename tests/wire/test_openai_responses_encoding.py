@@ -69,6 +69,10 @@ REQUEST = Request(
     output=OutputSchema(schema='{"type":"object"}'),
 )
 EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+WHOLE_USAGE = (
+    '{"input_tokens": 3,"output_tokens":2,"total_tokens":5,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},'
+    '"output_tokens_details":{"reasoning_tokens":0}}'
+)
 
 
 def own(**fields: object) -> Opaque:
@@ -175,9 +179,7 @@ def parts_at(n: int) -> st.SearchStrategy[Part]:
     )
 
 
-usages = st.none() | st.just(
-    Usage(input_tokens=3, output_tokens=2, provider='{"input_tokens":3,"output_tokens":2,"total_tokens":5}')
-)
+usages = st.none() | st.just(Usage(input_tokens=3, output_tokens=2, provider=WHOLE_USAGE))
 
 
 @st.composite

@@ -63,6 +63,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     key: Secret | None = None
     headers: tuple[tuple[str, str], ...] = ()  # the user's own, on every request
+    hidden: tuple[Secret, ...] = ()  # values of these that no message may show
 
     def __post_init__(self) -> None:
         _check_url(self.base_url)
@@ -95,8 +96,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return (self.key is not None and self.profile.auth != "none") or "?" in self.base_url
 
     def scrub(self, text: str) -> str:
-        """The text without the key, also in base64, for messages: providers quote it back."""
-        return text if self.key is None else hide_forms(text, forms=forms_of(self.key.reveal()))
+        """The text without the key and other secrets, also in base64, for messages: providers quote them back."""
+        for secret in (self.key, *self.hidden):
+            text = text if secret is None else hide_forms(text, forms=forms_of(secret.reveal()))
+        return text
 
     @property
     def forms_in_words(self) -> tuple[str, ...]:

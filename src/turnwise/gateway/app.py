@@ -264,6 +264,8 @@ class GatewayApp:
             return refusal
         if visit.method == "OPTIONS" and visit.origin is not None:
             await visit.reply(204, doors.preflight_headers(visit.headers), b"")
+        elif (visit.method, visit.path) == ("HEAD", "/"):  # Claude Code asks so whether anybody is there
+            await visit.reply(200, _sized(JSON, b""), b"")
         elif self._is_scrape(visit):
             await self._tell_counts(visit)
         elif isinstance(client := self._let_in(visit), DoorRefusal):
@@ -298,7 +300,7 @@ class GatewayApp:
                 reason="head", status=400, message="the query of the URL cannot be read", code="bad_query"
             )
         visit.query = tuple(query)
-        return None
+        return doors.refuse_upgrade(visit.method, visit.headers)
 
     def _let_in(self, visit: Visit) -> "AnyClient | DoorRefusal | None":
         """The client whose key this is; None if the gateway asks for no keys."""
@@ -332,7 +334,10 @@ class GatewayApp:
         elif asked is None and not (visit.method == "POST" and visit.path in self._rules.passes):
             return _nothing_there(visit)
         elif asked is not None and asked.kind == "models":
-            body = await self._service.models(asked.family)
+            body = await self._service.models(asked.family, asked.model)
+            if body is None:
+                message = "no route of this gateway serves a model of this name"
+                return DoorRefusal(reason="path", status=404, message=message, code="model_not_found")
             await visit.reply(200, _sized(JSON, body), body)
         else:
             return await self._generate(visit, asked, client=client)

@@ -28,6 +28,7 @@ Of a route:
 | `pass` | none | further paths that go on as they are (POST) |
 | `one_client` | false | true or the name of a client's key: what is stored at the provider may be used; true is for one key |
 | `deadlines` | the file's | as `[deadlines]`, for this route |
+| `before_request` | none | `{ url, key_env, otherwise }`: asked by HTTP whether a request may leave |
 """
 
 import fnmatch
@@ -43,6 +44,7 @@ from turnwise.agent.models import find_profile, read_model
 from turnwise.base.unasked_files import LeftOut, read_of_user
 from turnwise.errors import CallerError
 from turnwise.gateway.app import DoorRules
+from turnwise.gateway.before_request import BeforeRequest
 from turnwise.gateway.client_bounds import Bounds, ClientKey
 from turnwise.gateway.doors import is_host, is_network, is_origin
 from turnwise.relay.client_request import asked_path
@@ -162,7 +164,8 @@ class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     `provider` says instead whose API is behind the URL (`anthropic` behind your own proxy), so that its special features are
     used. Without `model`, the client's name for the model is sent. With `family`, every request goes to this API, even if the
     address has another one. `key_env` may be several variables, which share the upstream's weight.
-    `traceparent`: it gets the id of the gateway's trace."""
+    `traceparent`: it gets the id of the gateway's trace. `headers` go with each request, as `name: value`; those of `headers_env`
+    have the name of a variable in place of the value."""
 
     url: str
     family: FamilyName | None = None
@@ -171,6 +174,8 @@ class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     model: str | None = None
     weight: _Weight = 1.0
     traceparent: bool = False
+    headers: tuple[str, ...] = ()
+    headers_env: tuple[str, ...] = ()
 
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,6 +189,8 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     key_envs: tuple[str, ...] = ()
     weight: float = 1.0
     traceparent: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
+    headers_env: tuple[tuple[str, str], ...] = ()
 
 
 GivenUpstream = str | UpstreamAddress
@@ -212,6 +219,7 @@ class GatewayRoute(
     passes: tuple[str, ...] = ()
     one_client: bool | str = False
     deadlines: GatewayDeadlines = GatewayDeadlines()
+    before_request: BeforeRequest | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError, which msgspec reports with the place in the file."""
@@ -347,7 +355,28 @@ def upstream_of(given: str | UpstreamAddress) -> Upstream:
         key_envs=keys,
         weight=address.weight,
         traceparent=address.traceparent,
+        headers=tuple(map(_header, address.headers)),
+        headers_env=tuple(map(_header, address.headers_env)),
     )
+
+
+# What says who asks, where, and how the bytes come: the gateway's own. An upstream's key is `key_env`.
+_OWN_HEADERS = frozenset(
+    """authorization proxy-authorization host cookie set-cookie x-api-key api-key x-goog-api-key content-type content-length
+    content-encoding accept-encoding connection keep-alive proxy-connection te trailer transfer-encoding upgrade expect""".split()
+)
+_HEADER = re.compile(r"(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(?P<value>[\x20-\x7e]+)", re.ASCII)
+
+
+def _header(line: str) -> tuple[str, str]:
+    """Raises CallerError, which does not show the value: it may be a secret."""
+    found = _HEADER.fullmatch(line)
+    if found is None:
+        raise CallerError('a header is written as `"name: value"`, in ASCII')
+    name = found["name"].lower()
+    if name in _OWN_HEADERS:
+        raise CallerError(f"`headers` cannot have `{name}`, which the gateway writes itself")
+    return name, found["value"].strip()
 
 
 def _chat_of(profile: Profile) -> Profile | None:

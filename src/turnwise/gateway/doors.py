@@ -43,6 +43,9 @@ DoorReason = Literal[
 """Why the doors refuse a request, for counts: few words, whatever a client sends."""
 
 
+UPGRADE_REQUIRED = 426
+
+
 class DoorRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why a request is refused. `message` quotes nothing that may be a secret."""
 
@@ -77,6 +80,8 @@ def encode_refusal(refusal: DoorRefusal, *, family: FamilyName) -> tuple[tuple[t
     headers = (JSON, ("content-length", str(len(body))))
     if refusal.retry_after_s is not None:
         headers = (*headers, ("retry-after", str(refusal.retry_after_s)))
+    if refusal.status == UPGRADE_REQUIRED:
+        headers = (*headers, ("upgrade", "HTTP/1.1"), ("connection", "upgrade"))  # RFC 9110 section 15.5.22
     return headers, body
 
 
@@ -93,7 +98,7 @@ def _with_status(body: bytes, *, status: int) -> bytes:
     return msgspec.json.encode({**written, "error": {**written["error"], "code": status}})
 
 
-PassedKind = Literal["generate", "count", "passed"]
+PassedKind = Literal["generate", "count", "embed", "passed"]
 
 
 # The key of the connection's `PieceWriter` in the state of an ASGI scope.
@@ -185,8 +190,8 @@ class GatewayService(Protocol):
         """Write the whole answer, errors included, into the outlet. Its return ends the answer."""
         ...
 
-    async def models(self, family: FamilyName) -> bytes:
-        """The body of the family's list of models."""
+    async def models(self, family: FamilyName, model: str | None = None) -> bytes | None:
+        """The body of the family's list of models, or of this one; None if there is no such model."""
         ...
 
     def is_ready(self) -> bool: ...
@@ -335,6 +340,14 @@ def refuse_origin(given: Sequence[str], *, listed: Collection[str]) -> DoorRefus
         message="this gateway does not serve pages of this `Origin`: list it in `origins` of gateway.toml",
         code="origin_refused",
     )
+
+
+def refuse_upgrade(method: str, headers: HeaderFields) -> DoorRefusal | None:
+    """A client that asks for a WebSocket waits for one, and some fall back on HTTP at this status alone: Codex does."""
+    if method != "GET" or not any("websocket" in value.lower() for value in values_of(headers, "upgrade")):
+        return None
+    message = "this gateway has no WebSockets: send the request by POST"
+    return DoorRefusal(reason="http", status=UPGRADE_REQUIRED, message=message, code="no_websockets")
 
 
 def refuse_content(headers: HeaderFields) -> DoorRefusal | None:

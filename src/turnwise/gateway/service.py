@@ -10,6 +10,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
+from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 import msgspec
@@ -23,6 +24,7 @@ from turnwise.endpoints.local_servers import ask_for_models
 from turnwise.endpoints.transport import EndHabits, Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
+from turnwise.gateway.before_request import check_allowed
 from turnwise.gateway.client_bounds import LONG_ANSWER_BYTES, OpenAnswer, OpenAnswers, give_memory_back
 from turnwise.gateway.config import DEFAULTS as DEADLINES
 from turnwise.gateway.config import (
@@ -46,7 +48,15 @@ from turnwise.gateway.delivery import (
     write_found,
 )
 from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, GatewayService, Outlet, encode_own
-from turnwise.gateway.upstreams import AskedUpstreams, OpenUpstream, Upstreams, as_told, conversation_of, opening_of
+from turnwise.gateway.upstreams import (
+    AskedUpstreams,
+    OpenUpstream,
+    Upstreams,
+    as_told,
+    conversation_of,
+    opening_of,
+    secret_of,
+)
 from turnwise.journal.ledger import ReceivedResponse
 from turnwise.relay.client_exchange import (
     UNBOUND,
@@ -67,6 +77,7 @@ from turnwise.relay.client_request import (
     refusal_answer,
     refuse_stored,
 )
+from turnwise.relay.embeddings import embed_path, renamed_embeds
 from turnwise.relay.event_reader import ArrayAnswer
 from turnwise.relay.openai_apis import ApiRefusal, api_refusal, choose_api, other_api
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, names_not_carried
@@ -90,7 +101,7 @@ from turnwise.wire.anthropic_messages.thinking import binds_thinking
 from turnwise.wire.family import HttpCall, family
 from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.profiles import DEFAULT_LIMITS, FamilyName
-from turnwise.wire.relay_facts import AskedPath, relay_facts
+from turnwise.wire.relay_facts import AskedPath, ListedModel, relay_facts
 
 # What upstreams have refused. It is remembered here, because a client does not repeat it.
 #
@@ -252,6 +263,10 @@ class RelayService:
         for opened in self._upstreams.every():
             if opened.upstream.model:
                 self._warn_of_end(opened.upstream.model, opened.upstream)
+        self._began = datetime.fromtimestamp(means.clock.now(), UTC)
+        for hook in [route.before_request for route in config.routes if route.before_request is not None]:
+            if hook.key_env is not None:
+                secret_of(hook.key_env, env=means.env)
 
     def renewed(self, config: GatewayConfig, /) -> "RelayService":
         return RelayService(config, means=self._means, forward_key=self._forward_key, before=self)
@@ -313,6 +328,8 @@ class RelayService:
                 await self._pass_on(call, outlet, account=account)
             elif call.kind == "count":
                 await self._count(call, outlet, account=account)
+            elif call.kind == "embed":
+                await self._embed(call, outlet, account=account)
             else:
                 with self._answers.open() as answer:
                     await self._generate(call, outlet, account=account, answer=answer)
@@ -329,6 +346,7 @@ class RelayService:
         account.route = self._name_of(chosen.route)
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
+        await self._check_allowed(chosen.route, call, model=chosen.model)
         with self._upstreams.asking(chosen, sticks=sticks) as asking:
             await self._ask_each(asking, asked, chosen=chosen, call=call, outlet=outlet, account=account, answer=answer)
 
@@ -533,6 +551,7 @@ class RelayService:
         """Ask the upstream if it counts tokens, otherwise estimate; a header says so."""
         chosen = await beside_loop(lambda: self._route_of(call), size=len(call.body))
         account.route = self._name_of(chosen.route)
+        await self._check_allowed(chosen.route, call, model=chosen.model)
         with self._upstreams.asking(chosen, is_first_group=True) as asking:
             await self._count_by(asking, chosen=chosen, call=call, outlet=outlet, account=account)
 
@@ -589,6 +608,35 @@ class RelayService:
         body = call.body if chosen.model == named else encode({**fields, "model": chosen.model})
         up = HttpCall(path=call.path, body=body, headers=call.headers)
         model = chosen.model or string_of(fields, "model") or ""
+        await self._check_allowed(chosen.route, call, model=model)
+        await self._send_up(up, call, outlet, chosen=chosen, model=model, account=account)
+
+    async def _embed(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
+        """Gemini's embeddings, of an upstream with its API: body and answer as they are, apart from the model's name."""
+        chosen = self._route_of(call)
+        first = self._upstreams.first(chosen.route)
+        if first.endpoint.profile.family != call.family:
+            title, model = relay_facts(call.family).title, call.model
+            raise RequestRefused(
+                f"the upstream of `{model}` does not speak {title}, which alone has this path", status=404
+            )
+        model = chosen.name_at(first.upstream)
+        fields = await beside_loop(lambda: read_body(call.body), size=len(call.body))
+        body = call.body if model == call.model else renamed_embeds(fields, model=model)
+        await self._check_allowed(chosen.route, call, model=model)
+        up = HttpCall(path=embed_path(call.path, model=model), body=body, headers=call.headers)
+        await self._send_up(up, call, outlet, chosen=chosen, model=model, account=account)
+
+    async def _check_allowed(self, route: GatewayRoute, call: ClientCall, *, model: str) -> None:
+        """Raises RequestRefused if the route's hook forbids the request."""
+        if (hook := route.before_request) is not None:
+            means = self._means
+            await check_allowed(hook, call, model=model, transport=means.transport, clock=means.clock, env=means.env)
+
+    async def _send_up(
+        self, up: HttpCall, call: ClientCall, outlet: Outlet, *, chosen: ChosenRoute, model: str, account: Account
+    ) -> None:
+        """One request whose answer the client gets as it is; where an upstream fails, the next one is asked."""
         began_s = self._means.clock.monotonic()
         told: bytes | Fault | None = None
         with self._upstreams.asking(chosen, is_first_group=True) as asking:
@@ -598,7 +646,9 @@ class RelayService:
                     break
                 opened = self._for_client(found, call)
                 provider = opened.endpoint.profile.name
-                sent = await account.sends("step", provider=provider, model=model, sent_bytes=len(body), body=body)
+                sent = await account.sends(
+                    "step", provider=provider, model=model, sent_bytes=len(up.body), body=up.body
+                )
                 if isinstance(sent, Fault):
                     await _write_fault(sent, call=call, outlet=outlet, account=account)
                     return
@@ -686,26 +736,42 @@ class RelayService:
 
     # -- models ------------------------------------------------------------------------------------------------------
 
-    async def models(self, family: FamilyName) -> bytes:
+    async def models(self, family: FamilyName, model: str | None = None) -> bytes | None:
         """Names that clients may use: those of the configuration, and the lists of upstreams that serve any name."""
-        names: dict[str, None] = {}
+        found: dict[str, int | str | None] = {}
         for route in self._config.routes:
-            names.update(dict.fromkeys(route.aliases))
+            found.update(dict.fromkeys(route.aliases))
             plain = [pattern for pattern in route.models if not set(pattern) & set("*?[")]
-            names.update(dict.fromkeys(plain))
+            found.update(dict.fromkeys(plain))
             opened = self._upstreams.first(route)
             if len(plain) < len(route.models) and opened.upstream.model is None and not self._forward_key:
-                names.update(dict.fromkeys(await self._listed(opened.endpoint, route=route)))
+                found.update(await self._listed(opened.endpoint, route=route))
             elif opened.upstream.model is not None and not plain and not route.aliases:
-                names[opened.upstream.model] = None
-        return relay_facts(family).write_models(list(names))
+                found[opened.upstream.model] = None
+        facts = relay_facts(family)
+        if model is not None:
+            return encode(facts.model_row(self._told_model(model, found[model]))) if model in found else None
+        rows = [facts.model_row(self._told_model(name, created)) for name, created in found.items()]
+        return encode(facts.model_list(rows))
 
-    async def _listed(self, endpoint: Endpoint, *, route: GatewayRoute) -> list[str]:
+    async def _listed(self, endpoint: Endpoint, *, route: GatewayRoute) -> dict[str, int | str | None]:
+        """The names of the upstream, and since when it has each."""
         try:
             found = await ask_for_models(endpoint, transport=self._means.transport)
         except (ProviderFault, CallerError):
-            return []  # without a list, a client can still name a model
-        return [model.name for model in found if choose_route((route,), model.name) is not None]
+            return {}  # without a list, a client can still name a model
+        return {model.name: model.created for model in found if choose_route((route,), model.name) is not None}
+
+    def _told_model(self, name: str, created: int | str | None) -> ListedModel:
+        """A name that no upstream lists with a time is as old as this gateway."""
+        at = self._began
+        with contextlib.suppress(ValueError, OverflowError, OSError):
+            if isinstance(created, str):
+                at = datetime.fromisoformat(created).astimezone(UTC)
+            elif created is not None:
+                at = datetime.fromtimestamp(created, UTC)
+        said = at.isoformat(timespec="seconds").replace("+00:00", "Z")
+        return ListedModel(name=name, created_s=int(at.timestamp()), created_at=said)
 
     # -- routes and upstreams ----------------------------------------------------------------------------------------
 
@@ -728,6 +794,8 @@ class RelayService:
         if call.limits is not None and (why := call.limits.why_not(model)):
             raise RequestRefused(why, field="model", status=403)
         chosen = choose_route(self._config.routes, model, client=call.client)
+        if not model and (chosen is None or self._upstreams.first(chosen.route).upstream.model is None):
+            raise RequestRefused("the request names no model: say which in `model`", field="model")
         if chosen is None:
             raise RequestRefused(f"no route of this gateway serves the model `{model}`", field="model", status=404)
         return self._for_whom(chosen, call)

@@ -15,7 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.base.clock import Clock
-from turnwise.endpoints.endpoints import Endpoint, find_key
+from turnwise.endpoints.endpoints import Endpoint, Secret, find_key
+from turnwise.errors import CallerError
 from turnwise.gateway.config import ChosenRoute, GatewayRoute, GivenUpstream, Upstream, upstream_of
 from turnwise.relay.upstream_choice import (
     COOL_S,
@@ -60,16 +61,26 @@ def open_upstream(upstream: Upstream, *, env: Mapping[str, str], forward_key: bo
     profile, base_url = upstream.profile, upstream.base_url or upstream.profile.base_url
     assert base_url is not None, "the configuration has refused it"
     names: Sequence[str | None] = (None,) if forward_key else upstream.key_envs or (None,)
+    secrets = [(name, secret_of(variable, env=env)) for name, variable in upstream.headers_env]
+    headers = (*upstream.headers, *[(name, secret.reveal()) for name, secret in secrets])
+    hidden = tuple([secret for _, secret in secrets])
     found: list[OpenUpstream] = []
     for name in names:
         key = None
         if not forward_key:
             key = find_key(profile, env=env, api_key_env=name, way="name it with `key_env`")
-        endpoint = Endpoint(profile=profile, base_url=base_url, key=key)
+        endpoint = Endpoint(profile=profile, base_url=base_url, key=key, headers=headers, hidden=hidden)
         chat = None if upstream.chat is None else replace(endpoint, profile=upstream.chat)
         shown = f"{profile.name} at {base_url.partition('?')[0]}{f' ({name})' if name else ''}"
         found.append(OpenUpstream(upstream=upstream, endpoint=endpoint, chat=chat, name=shown, is_keyless=forward_key))
     return tuple(found)
+
+
+def secret_of(variable: str, *, env: Mapping[str, str]) -> Secret:
+    """Raises CallerError."""
+    if not (value := env.get(variable, "").strip()):
+        raise CallerError(f"the variable `{variable}`, which gateway.toml names, is not set")
+    return Secret(value)
 
 
 class Upstreams:

@@ -16,7 +16,7 @@ from turnwise.vocab.schema_bounds import MAX_REFERENCES_OF_A_REQUEST, cost_fault
 from turnwise.wire.family import MODULES, USUAL, BadRequest, family
 from turnwise.wire.json_fields import UNREADABLE, Fields, compact_text, encode, is_null, read_fields, write_object
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.relay_facts import FALSE, STORED, AskedPath, Pairs, RelayFacts, relay_facts
+from turnwise.wire.relay_facts import FALSE, STORED, AskedPath, Pairs, RelayFacts, model_name, relay_facts
 
 
 def asked_path(method: str, path: str, *, header_names: Collection[str] = ()) -> AskedPath | None:
@@ -27,9 +27,20 @@ def asked_path(method: str, path: str, *, header_names: Collection[str] = ()) ->
     """
     if (method, path) == ("GET", "/v1/models"):
         return AskedPath(family=family_by_headers(header_names) or USUAL, kind="models")
-    if (fixed := _fixed_paths().get((method, path))) is not None or method != "POST":
+    if (fixed := _fixed_paths().get((method, path))) is not None or method not in ("GET", "POST"):
         return fixed
-    return next((found for name in MODULES if (found := relay_facts(name).reads_path(path)) is not None), None)
+    found = next((found for name in MODULES if (found := relay_facts(name).reads_path(path)) is not None), None)
+    if method == "POST" or found is not None:
+        return found if method == "POST" else None
+    return _one_model(path, header_names=header_names)
+
+
+def _one_model(path: str, *, header_names: Collection[str]) -> AskedPath | None:
+    """A model, behind the path of the list that has it."""
+    folder, _, encoded = path.partition("/models/")
+    listed = asked_path("GET", f"{folder}/models", header_names=header_names) if encoded else None
+    model = model_name(encoded) if listed is not None else None
+    return None if listed is None or model is None else replace(listed, model=model)
 
 
 @functools.cache

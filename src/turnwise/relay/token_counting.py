@@ -13,9 +13,9 @@ from turnwise.relay.translation import translate
 from turnwise.rules.prompt_room import message_bytes, request_bytes, tokens_in
 from turnwise.vocab import Fault, Repair, Request
 from turnwise.wire.family import BadRequest, HttpCall
-from turnwise.wire.json_fields import UNREADABLE, Fields, encode, read_fields, write_object
+from turnwise.wire.json_fields import UNREADABLE, Fields, encode, is_null, read_fields, write_object
 from turnwise.wire.profiles import FamilyName, Profile
-from turnwise.wire.relay_facts import AskedPath, CountForm, relay_facts
+from turnwise.wire.relay_facts import FALSE, AskedPath, CountForm, relay_facts
 
 NO_ENDPOINT = frozenset({404, 405, 501})
 """Statuses by which a server says that it has no such path, or no such method there (RFC 9110)."""
@@ -24,11 +24,13 @@ _count = msgspec.json.Decoder(int, strict=False)
 
 
 class CountRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to count. `fields` are those of the body that would be counted: of Gemini's two forms the inner one."""
+    """A request to count. `fields` are those of the body that would be counted: of Gemini's two forms the inner one.
+    `keeps_nothing`: as of a `ClientRequest`."""
 
     asked: AskedPath
     fields: Fields
     request: Request
+    keeps_nothing: bool = False
 
 
 class UpstreamCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +53,11 @@ def read_count_request(asked: AskedPath, body: bytes, *, one_client: bool = Fals
         raise RequestRefused(str(error)) from None
     if not one_client:
         refuse_stored(asked.family, fields)
+    keeps_nothing = relay_facts(asked.family).stores_unasked and is_null(fields.get("store"))
+    if keeps_nothing:
+        fields["store"] = FALSE
     whole = write_object({**fields, **form.needs})
-    return CountRequest(asked=asked, fields=fields, request=decode(asked, whole))
+    return CountRequest(asked=asked, fields=fields, request=decode(asked, whole), keeps_nothing=keeps_nothing)
 
 
 def translate_count(count: CountRequest, *, terms: RouteTerms, profile: Profile) -> UpstreamCount:
@@ -67,6 +72,7 @@ def translate_count(count: CountRequest, *, terms: RouteTerms, profile: Profile)
         body=write_object(count.fields),
         fields=count.fields,
         request=replace(count.request, stream=False),
+        keeps_nothing=count.keeps_nothing,
     )
     terms = replace(terms, max_output_tokens=None, one_call_at_a_time=False)
     sent = translate(asked, terms=terms, profile=profile)
@@ -106,4 +112,4 @@ def write_count(tokens: int, *, client: FamilyName) -> bytes:
     """The answer as the client's API gives it."""
     form = relay_facts(client).count
     assert form is not None, "its request was read"
-    return encode({form.field: tokens})
+    return encode({**form.beside, form.field: tokens})

@@ -20,11 +20,12 @@ from turnwise.vocab import (
     Usage,
     with_untold,
 )
-from turnwise.vocab.json_values import without
+from turnwise.vocab.json_values import is_json_object, without
 from turnwise.wire.json_fields import (
     NULL,
     UNREADABLE,
     Fields,
+    encode,
     is_object,
     is_utf8,
     printable,
@@ -271,6 +272,21 @@ class MergedUsage:
         """Forget these fields, so that even zeros can take their place."""
         self._fields = without(self._fields, keys)
         self.text = write_object(self._fields)
+        self._last = b""  # an object equal to the last one brings them back
+
+
+def with_missing(own: msgspec.Raw, ours: Mapping[str, object]) -> msgspec.Raw:
+    """The provider's own object and, where it says nothing under a key of `ours`, what stands there; in objects as well. It keeps
+    its bytes if it says all of them."""
+    fields = read_fields(own)
+    missing: dict[str, object] = {}
+    for key, value in ours.items():
+        raw = fields.get(key, NULL)
+        if raw == NULL:
+            missing[key] = value
+        elif is_json_object(value) and is_object(raw) and (whole := with_missing(raw, value)) is not raw:
+            missing[key] = whole
+    return msgspec.Raw(encode({**fields, **missing})) if missing else own
 
 
 def _merged(before: Fields, more: Fields, *, is_whole: bool) -> Fields:

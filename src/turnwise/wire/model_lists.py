@@ -28,12 +28,14 @@ _count = msgspec.json.Decoder(int)
 
 
 class OfferedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """One model of a list, with the limits (tokens) that its server says of it, and the day on which it `ends`, if it does."""
+    """One model of a list, with the limits (tokens) that its server says of it, since when there is one (seconds of Unix, or a
+    time of RFC 3339), and the day on which it `ends`, if it does."""
 
     name: str
     window: int | None = None
     input: int | None = None
     output: int | None = None
+    created: int | str | None = None
     ends: str | None = None
 
 
@@ -83,6 +85,7 @@ def _model(entry: msgspec.Raw) -> OfferedModel | None:
         window=_first(fields, _WINDOW),
         input=_first(fields, _INPUT),
         output=_first(fields, _OUTPUT),
+        created=_first(fields, ("created",)) or string_of(fields, "created_at"),
         ends=_day(fields),
     )
 

@@ -11,8 +11,8 @@ import msgspec
 from turnwise.vocab import Opaque, ProviderItem, Repair, Request, ToolCall
 from turnwise.wire.encoded_history import Adapted
 from turnwise.wire.family import MODULES, HttpCall
-from turnwise.wire.json_fields import UNREADABLE, Fields, encode, is_null, string_of
-from turnwise.wire.profiles import FamilyName, Profile, SchemaDialect
+from turnwise.wire.json_fields import UNREADABLE, Fields, is_null, string_of
+from turnwise.wire.profiles import FamilyName, Profile, SchemaDialect, read_path_part
 
 Pairs = tuple[tuple[str, object], ...]
 """An object as its keys and values, in order: a key may stand twice, and which one counts is the upstream's choice."""
@@ -43,12 +43,12 @@ def is_above(raw: msgspec.Raw, most: int) -> bool:
         return False
 
 
-AskedKind = Literal["generate", "count", "models"]
+AskedKind = Literal["generate", "count", "models", "embed"]
 
 
 class AskedPath(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client's path asks for. `model` is set where the path names it, and `streams` where the path asks for a stream: both
-    in Gemini's API alone, the bodies of the others say it."""
+    """What a client's path asks for. `model` is set where the path names it, and `streams` where the path asks for a stream. Of
+    requests to generate, Gemini's paths alone do; the bodies of the others say both."""
 
     family: FamilyName
     kind: AskedKind
@@ -148,6 +148,7 @@ class CountForm(msgspec.Struct, frozen=True, kw_only=True):
     asks the upstream; it is told the call of the request itself, and whether that has the client's own body."""
 
     field: str
+    beside: Mapping[str, object] = {}  # what else stands in its answer
     needs: Mapping[str, msgspec.Raw] = {}
     inner: Callable[[Fields], Fields] = lambda fields: fields
     call: Callable[[HttpCall, bool], HttpCall]
@@ -158,10 +159,37 @@ def no_path(path: str) -> AskedPath | None:
     return None
 
 
-def write_openai_models(names: Sequence[str]) -> bytes:
+MAX_MODEL_NAME = 256
+"""Characters of a model's name in a path; the longest resource names of Vertex AI have about 150."""
+
+
+def model_name(encoded: str) -> str | None:
+    """The name that stands in a path. None for one that could lead to another path, or that no model has."""
+    name = read_path_part(encoded)
+    if name is None or len(name) > MAX_MODEL_NAME or not name.isprintable():
+        return None
+    return None if any(segment in ("", ".", "..") for segment in name.split("/")) else name
+
+
+class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as clients are told of it: since when there is one, in seconds of Unix and as a time of RFC 3339."""
+
+    name: str
+    created_s: int = 0
+    created_at: str = "1970-01-01T00:00:00Z"
+
+
+ModelRow = Mapping[str, object]
+
+
+def openai_model(model: ListedModel) -> ModelRow:
+    """Source: OpenAI API reference, "Retrieve model"."""
+    return {"id": model.name, "object": "model", "created": model.created_s, "owned_by": "turnwise"}
+
+
+def openai_models(rows: Sequence[ModelRow]) -> ModelRow:
     """Source: OpenAI API reference, "List models"."""
-    rows = [{"id": name, "object": "model", "created": 0, "owned_by": "turnwise"} for name in names]
-    return encode({"object": "list", "data": rows})
+    return {"object": "list", "data": rows}
 
 
 def is_clear(raw: bytes) -> bool:
@@ -218,7 +246,8 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     names_fields: bool = False  # an error of a request names the field at fault
     status_in_body: bool = False  # an error repeats the status in its body
     count: CountForm | None = None  # None: the API does not count
-    write_models: Callable[[Sequence[str]], bytes] = write_openai_models  # the list of models as its clients read it
+    model_row: Callable[[ListedModel], ModelRow] = openai_model  # a model as its clients read it
+    model_list: Callable[[Sequence[ModelRow]], ModelRow] = openai_models  # and all of them
     choices_field: str = ""  # asks for several answers at once
     stores_unasked: bool = False  # keeps the response where `store` says nothing
     setting_names: Mapping[str, str]  # what its clients call the settings that the vocabulary has words for

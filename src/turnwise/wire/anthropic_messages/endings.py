@@ -26,6 +26,7 @@ from turnwise.wire.endings import (
     says_nothing,
     total_of,
     usage_table,
+    with_missing,
     with_terms,
 )
 
@@ -110,7 +111,12 @@ MISFITS: dict[str, tuple[Untold, ...]] = {
 
 
 class _Kept(msgspec.Struct):
+    """What our counts have no word for: how long the cache is kept, what ran at the provider, and where it was served."""
+
     cache_creation: dict[str, int] | None = None
+    server_tool_use: dict[str, int] | None = None
+    service_tier: str | None = None
+    inference_geo: str | None = None
 
 
 _counts = msgspec.json.Decoder(_Counts, strict=False)
@@ -209,22 +215,32 @@ def _says_output(raw: msgspec.Raw) -> bool:
 
 
 def write_usage(usage: Usage) -> bytes:
-    """The API's own object from our counts: its input leaves the cached tokens out. One with iterations goes on as it came: its
-    top level says what fills the window, and the iterations what was billed."""
-    if usage.parts and read_counts(usage.provider.encode(), _counts) is not None:
-        return usage.provider.encode()
+    """The API's own object from our counts, with each field that it has: its input leaves the cached tokens out. One with
+    iterations keeps its fields: its top level says what fills the window, and the iterations what was billed."""
     plain = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)
+    kept = (read_counts(usage.provider.encode(), _kept) if usage.provider else None) or _Kept()
     counts: dict[str, object] = {
         "input_tokens": plain,
         "cache_creation_input_tokens": usage.cache_write_tokens,
         "cache_read_input_tokens": usage.cache_read_tokens,
+        "cache_creation": _filled(_WRITES, kept.cache_creation),
+        "server_tool_use": _filled(_SERVER_TOOLS, kept.server_tool_use),
+        "service_tier": kept.service_tier,
+        "inference_geo": kept.inference_geo,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
         "output_tokens": usage.output_tokens,
     }
-    if usage.provider and (kept := read_counts(usage.provider.encode(), _kept)) and kept.cache_creation is not None:
-        counts["cache_creation"] = kept.cache_creation  # how long it is kept
-    if usage.reasoning_tokens:
-        counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    if usage.parts and read_counts(text := usage.provider.encode(), _counts) is not None:
+        return bytes(with_missing(msgspec.Raw(text), counts))
     return msgspec.json.encode(counts)
+
+
+_WRITES = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}
+_SERVER_TOOLS = {"web_search_requests": 0, "web_fetch_requests": 0}
+
+
+def _filled(zeros: dict[str, int], said: dict[str, int] | None) -> dict[str, int] | None:
+    return None if said is None else {**zeros, **said}
 
 
 # --- words

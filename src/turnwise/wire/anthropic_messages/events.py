@@ -26,7 +26,7 @@ from turnwise.vocab import (
 from turnwise.vocab.json_values import is_json_object
 from turnwise.wire.anthropic_messages.endings import UsageTally, read_finish
 from turnwise.wire.anthropic_messages.faults import stream_fault
-from turnwise.wire.anthropic_messages.parts import TOOL_USE_KEYS, arguments_of, opaque_from, read_block
+from turnwise.wire.anthropic_messages.parts import arguments_of, opaque_from, read_block, tool_use_keys
 from turnwise.wire.anthropic_messages.thinking import input_repairs
 from turnwise.wire.endings import unsaid_finish
 from turnwise.wire.family import BadRequest
@@ -450,7 +450,7 @@ def _block_frames(fields: Fields, block: str) -> list[Frame]:
     id, name = string_of(fields, "id"), string_of(fields, "name")
     # Whole, so that the assembler can tell a call that was handed out as an object by a response that hit its limit.
     call = ToolCallDelta(block=block, id=id, name=name, arguments=arguments_of(fields) or "{}", whole=True)
-    opaque = opaque_from(fields, TOOL_USE_KEYS)
+    opaque = opaque_from(fields, tool_use_keys(fields))
     return [call, BlockEnded(block)] if opaque is None else [call, BlockData(block, opaque), BlockEnded(block)]
 
 

@@ -34,6 +34,7 @@ from turnwise.wire.json_fields import (
     bytes_of,
     fields_in,
     is_null,
+    is_object,
     opaque_of,
     quote,
     read_fields,
@@ -139,7 +140,15 @@ def read_reasoning(fields: Fields) -> Reasoning:
     return Reasoning(string_of(fields, "thinking") or "", opaque=opaque_from(fields, frozenset(known)))
 
 
-TOOL_USE_KEYS = frozenset({"type", "id", "name", "input"})
+_TOOL_USE_KEYS = frozenset({"type", "id", "name", "input"})
+_WITHOUT_CALLER = _TOOL_USE_KEYS | {"caller"}
+
+
+def tool_use_keys(fields: Fields) -> frozenset[str]:
+    """The keys of a call that have a word of ours, or say what is so without them: the model itself is the caller."""
+    caller = fields.get("caller")
+    is_direct = caller is not None and is_object(caller) and string_of(read_fields(caller), "type") == "direct"
+    return _WITHOUT_CALLER if is_direct else _TOOL_USE_KEYS
 
 
 def read_tool_use(fields: Fields, where: str) -> ToolCall:
@@ -149,7 +158,7 @@ def read_tool_use(fields: Fields, where: str) -> ToolCall:
     arguments = arguments_of(fields) or "{}"
     if not arguments.startswith("{"):
         raise BadRequest(f"{where}.input: Input should be a valid dictionary")
-    return ToolCall(id=id, name=name, arguments=arguments, opaque=opaque_from(fields, TOOL_USE_KEYS))
+    return ToolCall(id=id, name=name, arguments=arguments, opaque=opaque_from(fields, tool_use_keys(fields)))
 
 
 _NO_ARGUMENTS = re.compile(r"\s*+(?:\{ *\}|null)?\s*+")

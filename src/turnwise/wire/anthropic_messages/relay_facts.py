@@ -41,6 +41,8 @@ from turnwise.wire.relay_facts import (
     Adapter,
     CountForm,
     FieldRule,
+    ListedModel,
+    ModelRow,
     Pairs,
     RelayFacts,
     StoredField,
@@ -250,11 +252,15 @@ def _count_call(sent: HttpCall, keeps_bytes: bool) -> HttpCall:
     return HttpCall(path="/v1/messages/count_tokens", body=write_object(fields), headers=sent.headers)
 
 
-def _write_models(names: Sequence[str]) -> bytes:
+def _model(model: ListedModel) -> ModelRow:
+    """Source: Anthropic API reference, "Get a Model"."""
+    return {"type": "model", "id": model.name, "display_name": model.name, "created_at": model.created_at}
+
+
+def _models(rows: Sequence[ModelRow]) -> ModelRow:
     """Source: Anthropic API reference, "List models"."""
-    rows = [{"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"} for name in names]
-    ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
-    return encode({"data": rows, "has_more": False, **ends})
+    ends = {"first_id": rows[0]["id"] if rows else None, "last_id": rows[-1]["id"] if rows else None}
+    return {"data": rows, "has_more": False, **ends}
 
 
 def _is_own(block: Mapping[str, object]) -> bool:
@@ -278,7 +284,8 @@ RELAY_FACTS = RelayFacts(
     folder="/v1/messages",
     # A message has to have a limit, a count has not.
     count=CountForm(field="input_tokens", needs={"max_tokens": msgspec.Raw(b"1")}, call=_count_call),
-    write_models=_write_models,
+    model_row=_model,
+    model_list=_models,
     setting_names={
         "temperature": "temperature",
         "top_p": "top_p",

@@ -1,5 +1,7 @@
 """A whole response as a body of the Messages API, both ways, and frames as its stream."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from turnwise.vocab import (
@@ -31,6 +33,7 @@ from turnwise.vocab import (
     ToolCallDelta,
     UsageReported,
 )
+from turnwise.vocab.json_values import without
 from turnwise.wire.anthropic_messages.endings import stop_word, write_usage
 from turnwise.wire.anthropic_messages.events import body_frames
 from turnwise.wire.anthropic_messages.faults import error_body
@@ -74,19 +77,32 @@ def encode_body(response: Response, request: Request) -> bytes:
             "stop_sequence": b"null" if sequence is None else quote(sequence),
             "stop_details": stop_details(word, response.explanation),
             "usage": write_usage(response.usage or NO_USAGE),
+            "container": b"null",
         }
     )
 
 
 def write_answer_block(part: Part) -> bytes | None:
-    """One block of an answer: as in a request, but unsigned reasoning is shown and files have no place."""
+    """One block of an answer: as in a request, but unsigned reasoning is shown, files have no place, and each field is said."""
     match part:
         case Reasoning():
             return write_reasoning(part, signed_only=False)
         case File():
             return None
+        case Text() | Refusal() | ToolCall():
+            block = write_block(part, ANSWERING)
+            kind = "tool_use" if type(part) is ToolCall else "text"
+            fields = {} if block is None else read_fields(block)
+            return write_object({**fields, **without(UNSAID[kind], fields)}) if fields else None
         case _:
             return write_block(part, ANSWERING)
+
+
+# What a request may leave out of a block, and the API says in every answer (API reference, "Messages").
+UNSAID: Mapping[str, Mapping[str, bytes]] = {
+    "text": {"citations": b"null"},
+    "tool_use": {"caller": b'{"type":"direct"}'},
+}
 
 
 def stop_details(word: str | None, explanation: str | None) -> bytes:
@@ -181,6 +197,7 @@ class MessagesStreamEncoder:
                         "stop_reason": quote(word),
                         "stop_sequence": b"null" if sequence is None else quote(sequence),
                         "stop_details": stop_details(word, end.explanation),
+                        "container": b"null",
                     }
                 )
                 self._event(out, "message_delta", delta=delta, usage=write_usage(self._usage))
@@ -201,7 +218,9 @@ class MessagesStreamEncoder:
                 "content": b"[]",
                 "stop_reason": b"null",
                 "stop_sequence": b"null",
+                "stop_details": b"null",
                 "usage": write_usage(self._usage),
+                "container": b"null",
             }
         )
         self._event(out, "message_start", message=message)
@@ -270,7 +289,7 @@ class MessagesStreamEncoder:
         if not block.started:
             block.started = True
             if block.kind == "text":
-                fields = {"type": b'"text"', "text": b'""'} | block.fields
+                fields = {"type": b'"text"', "text": b'""', **UNSAID["text"], **block.fields}
             elif block.kind == "thinking":
                 fields = {"type": b'"thinking"', "thinking": b'""', "signature": b'""'} | block.fields
             else:
@@ -337,6 +356,7 @@ class MessagesStreamEncoder:
                 "id": block.fields.get("id", quote(f"toolu_{self._index}")),
                 "name": block.fields.get("name", b'""'),
                 "input": b"{}",
+                **UNSAID["tool_use"],
                 **extras,
             }
             self._start(block, out)

@@ -49,12 +49,12 @@ from turnwise.wire.anthropic_messages.events import (
 from turnwise.wire.anthropic_messages.faults import stream_fault
 from turnwise.wire.anthropic_messages.parts import (
     NAME,
-    TOOL_USE_KEYS,
     arguments_of,
     opaque_from,
     read_citation,
     read_citations,
     read_reasoning,
+    tool_use_keys,
 )
 from turnwise.wire.anthropic_messages.thinking import input_repairs
 from turnwise.wire.endings import says_nothing, unsaid_finish
@@ -402,7 +402,7 @@ class MessagesStreamDecoder:
                 opened.held = arguments_of(fields) or ""
                 id, name = string_of(fields, "id"), string_of(fields, "name")
                 frames.append(ToolCallDelta(block=block, id=id, name=name))
-                _tell_rest(fields, TOOL_USE_KEYS, block, frames)
+                _tell_rest(fields, tool_use_keys(fields), block, frames)
                 if name is None:
                     frames.append(lost("unreadable_event", f"block {index}", "a call without a name"))
                 frames += [mixed] if was_waiting else []

@@ -22,7 +22,6 @@ from turnwise.wire.json_fields import (
     read_fields,
     write_object,
 )
-from turnwise.wire.profiles import read_path_part
 from turnwise.wire.relay_facts import (
     BEHIND,
     LIMIT,
@@ -37,9 +36,12 @@ from turnwise.wire.relay_facts import (
     AskedPath,
     CountForm,
     FieldRule,
+    ListedModel,
+    ModelRow,
     Pairs,
     RelayFacts,
     StoredNames,
+    model_name,
 )
 
 _REFERENCE = "Gemini API reference, generateContent"
@@ -74,33 +76,24 @@ def _allowed_alone(request: Request) -> Request:
     )
 
 
-MAX_MODEL_NAME = 256
-"""Characters of a model's name; the longest resource names of Vertex AI have about 150."""
-
 # Behind the last colon stands the verb: names of local models have colons of their own (`qwen3:8b`), those of gateways slashes.
 _PATH = re.compile(r"/v1(?:beta)?/models/(?P<model>[^?#]+):(?P<verb>\w+)", re.ASCII)
 _KINDS: dict[str, AskedKind] = {
     "generateContent": "generate",
     "streamGenerateContent": "generate",
     "countTokens": "count",
+    "embedContent": "embed",
+    "batchEmbedContents": "embed",
 }
 
 
 def _read_path(path: str) -> AskedPath | None:
     found = _PATH.fullmatch(path)
     kind = None if found is None else _KINDS.get(found["verb"])
-    model = None if found is None else _model_name(found["model"])
+    model = None if found is None else model_name(found["model"])
     if found is None or kind is None or model is None:
         return None
     return AskedPath(family=NAME, kind=kind, model=model, streams=found["verb"] == "streamGenerateContent")
-
-
-def _model_name(encoded: str) -> str | None:
-    """None for a name that could lead to another path, or that no model has."""
-    name = read_path_part(encoded)
-    if name is None or len(name) > MAX_MODEL_NAME or not name.isprintable():
-        return None
-    return None if any(segment in ("", ".", "..") for segment in name.split("/")) else name
 
 
 def _counted(fields: Fields) -> Fields:
@@ -121,10 +114,14 @@ def _count_call(sent: HttpCall, keeps_bytes: bool) -> HttpCall:
     return HttpCall(path=f"{path}:countTokens", body=write_object({"generateContentRequest": inner}))
 
 
-def _write_models(names: Sequence[str]) -> bytes:
+def _model(model: ListedModel) -> ModelRow:
+    """Source: Gemini API reference, "Get model"."""
+    return {"name": f"models/{model.name}", "supportedGenerationMethods": ["generateContent", "countTokens"]}
+
+
+def _models(rows: Sequence[ModelRow]) -> ModelRow:
     """Source: Gemini API reference, "List models"."""
-    methods = ["generateContent", "countTokens"]
-    return encode({"models": [{"name": f"models/{name}", "supportedGenerationMethods": methods} for name in names]})
+    return {"models": rows}
 
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
@@ -156,7 +153,8 @@ RELAY_FACTS = RelayFacts(
     model_in_path=True,
     status_in_body=True,
     count=CountForm(field="totalTokens", inner=_counted, call=_count_call),
-    write_models=_write_models,
+    model_row=_model,
+    model_list=_models,
     arrays=True,
     client_reading=lambda: _reads,
     setting_names={

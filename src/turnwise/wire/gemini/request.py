@@ -119,11 +119,15 @@ def _to_sign(parts: tuple[Part, ...]) -> ToolCall | None:
 
 def _path(request: Request, profile: Profile) -> str:
     template = (profile.stream_path or STREAM_PATH) if request.stream else (profile.path or PATH)
-    has_folders = "/" in request.model and ".." not in request.model
-    model = urllib.parse.quote(request.model, safe="/@-._~" if has_folders else "@-._~")
-    if has_folders and request.model.startswith(RESOURCES):
+    return model_path(template, model=request.model)
+
+
+def model_path(template: str, *, model: str) -> str:
+    """The path with the model's name in it, percent-encoded; the name of a resource is a path of its own."""
+    has_folders = "/" in model and ".." not in model
+    if has_folders and model.startswith(RESOURCES):
         template = template.replace("models/{model}", "{model}")
-    return template.replace("{model}", model)
+    return template.replace("{model}", urllib.parse.quote(model, safe="/@-._~" if has_folders else "@-._~"))
 
 
 def _allowed(message: Message, profile: Profile) -> Message:

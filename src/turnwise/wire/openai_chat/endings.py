@@ -26,6 +26,7 @@ from turnwise.wire.endings import (
     says_same,
     total_of,
     usage_table,
+    with_missing,
     with_terms,
 )
 from turnwise.wire.json_fields import compact
@@ -169,21 +170,24 @@ def _usage_of(counts: Counts, text: bytes, *, excludes_reasoning: bool) -> Usage
 
 def encode_usage(usage: Usage) -> msgspec.Raw:
     """The provider's own object where it says the same in this family's words, else one in OpenAI's."""
+    sums = {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
     if usage.provider:
         text = usage.provider.encode()
         # xAI's object says the same to us, but not to clients that take its output for the whole.
         own = read_counts(text, _counts)
         if own is not None and own.completion_tokens == usage.output_tokens and says_same(counted(text), usage):
-            return msgspec.Raw(text)
+            return with_missing(msgspec.Raw(text), sums)
     prompt_details: dict[str, int] = {"cached_tokens": usage.cache_read_tokens}
     if usage.cache_write_tokens:
         prompt_details["cache_write_tokens"] = usage.cache_write_tokens
     return msgspec.Raw(
         msgspec.json.encode(
             {
-                "prompt_tokens": usage.input_tokens,
-                "completion_tokens": usage.output_tokens,
-                "total_tokens": usage.input_tokens + usage.output_tokens,
+                **sums,
                 "prompt_tokens_details": prompt_details,
                 "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
             }

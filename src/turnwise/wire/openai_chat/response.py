@@ -95,9 +95,7 @@ def _message(parts: tuple[Part, ...]) -> dict[str, object]:
         message["reasoning_content"] = "".join([part.text for part in reasoning])
         for part in reasoning:
             message.update(fields_of(part.opaque))
-    annotations = [msgspec.Raw(citation.raw.encode()) for citation in citations_of(parts) if is_annotation(citation)]
-    if annotations:
-        message["annotations"] = annotations
+    message["annotations"] = [msgspec.Raw(one.raw.encode()) for one in citations_of(parts) if is_annotation(one)]
     calls = [encode_call(part) for part in parts if isinstance(part, ToolCall)]
     if calls:
         message["tool_calls"] = calls

@@ -56,6 +56,7 @@ from turnwise.wire.endings import (
     says_nothing,
     says_same,
     usage_table,
+    with_missing,
     with_terms,
 )
 from turnwise.wire.json_fields import Fields, is_error, is_object, object_at, printable, read_fields
@@ -146,10 +147,7 @@ def usage_object(usage: Usage) -> object:
     """The provider's own object where it is one of this API, else ours in its words."""
     text = usage.provider.encode()
     counts = read_counts(text, _counts)
-    # Anthropic's object has fields of the same names with another meaning.
-    if counts is not None and counts.total_tokens is not msgspec.UNSET and says_same(usage_of(text), usage):
-        return msgspec.Raw(text)
-    return {
+    ours = {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {
             "cached_tokens": usage.cache_read_tokens,
@@ -159,6 +157,10 @@ def usage_object(usage: Usage) -> object:
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.input_tokens + usage.output_tokens,
     }
+    # Anthropic's object has fields of the same names with another meaning.
+    if counts is None or counts.total_tokens is msgspec.UNSET or not says_same(usage_of(text), usage):
+        return ours
+    return with_missing(msgspec.Raw(text), ours)
 
 
 # Why a response of the Responses API ended: its status -> our reason, as data. And what was left out of its input.

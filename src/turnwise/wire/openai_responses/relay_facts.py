@@ -7,6 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.vocab import Opaque, Reasoning, Repair, Request
+from turnwise.vocab.json_values import without
+from turnwise.wire.family import HttpCall
 from turnwise.wire.generations import adapt_gpt, generation_of
 from turnwise.wire.json_fields import (
     UNREADABLE,
@@ -37,6 +39,7 @@ from turnwise.wire.relay_facts import (
     REFUSED,
     THOUGHT,
     Adapter,
+    CountForm,
     FieldRule,
     Pairs,
     RelayFacts,
@@ -104,6 +107,22 @@ def _is_bare_reasoning(item: Fields) -> bool:
 def _adapter(model: str, profile: Profile) -> Adapter | None:
     row = generation_of(model, "gpt")
     return None if row is None else lambda fields: adapt_gpt(fields, row, is_chat=False)
+
+
+COUNTED_FIELDS = frozenset(
+    """input instructions model parallel_tool_calls previous_response_id conversation reasoning text tool_choice tools
+    truncation""".split()
+)
+"""What of a request's fields the API takes in one to count. Source: OpenAI API reference, "Get input token counts"."""
+
+
+def _count_call(sent: HttpCall, keeps_bytes: bool) -> HttpCall:
+    fields = read_fields(sent.body)
+    if keeps_bytes:  # the API judges the client's own fields; these two are what `settle` adds
+        fields = without(fields, ("store", "include"))
+    else:
+        fields = {key: raw for key, raw in fields.items() if key in COUNTED_FIELDS}
+    return HttpCall(path="/responses/input_tokens", body=write_object(fields), headers=sent.headers)
 
 
 _DATA = re.compile(rb"^data:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
@@ -176,7 +195,8 @@ RELAY_FACTS = RelayFacts(
         "ends": f"{_REFERENCE}, `status` and `incomplete_details` of the response object",
         "bodies": f"{_REFERENCE}, `stream`",
     },
-    paths={("POST", "/v1/responses"): "generate"},
+    paths={("POST", "/v1/responses"): "generate", ("POST", "/v1/responses/input_tokens"): "count"},
+    count=CountForm(field="input_tokens", beside={"object": "response.input_tokens"}, call=_count_call),
     names_fields=True,
     stores_unasked=True,
     setting_names={

@@ -40,7 +40,7 @@ from turnwise.vocab import (
 )
 from turnwise.vocab.json_values import without
 from turnwise.wire.faults import too_large
-from turnwise.wire.json_fields import Fields, encode, read_fields
+from turnwise.wire.json_fields import Fields, encode, is_null, is_object, read_fields, read_items, string_of
 from turnwise.wire.openai_responses.body import read_body
 from turnwise.wire.openai_responses.faults import response_error, stream_error
 from turnwise.wire.openai_responses.open_response import FINISH_REASONS, usage_object
@@ -95,7 +95,7 @@ def encode_body(response: Response, request: Request) -> bytes:
             output.append(item)
     word = status_for(response.finish, response.provider_finish)
     whole = response_object(
-        request,
+        repeated(request),
         id=id,
         model=response.model or request.model,
         word="failed" if response.fault is not None else word,
@@ -143,7 +143,7 @@ def _with_own(defaults: dict[str, object], item: dict[str, object], *, id: str) 
 
 
 def response_object(
-    request: Request,
+    settings: Mapping[str, object],
     *,
     id: str,
     model: str,
@@ -152,13 +152,10 @@ def response_object(
     usage: Usage | None = None,
     fault: Fault | None = None,
 ) -> dict[str, object]:
-    """The whole response object: what the request asked for is repeated in it, as the API does. `word` is the status, with
-    `:reason` behind it. The time is 0: this room has no clock."""
+    """The whole response object, with the settings that are `repeated` in it. `word` is the status, with `:reason` behind it.
+    The time is 0: this room has no clock."""
     status, _, reason = word.partition(":")
-    asked = read_fields(encode_request(msgspec.structs.replace(request, messages=(), cache=None), PROFILE).body)
-    settings = {key: value for key, value in asked.items() if key in REPEATED}
     return {
-        **DEFAULTS,
         **settings,
         "id": id,
         "object": "response",
@@ -172,22 +169,55 @@ def response_object(
     }
 
 
+def repeated(request: Request) -> dict[str, object]:
+    """What the API says again of the request in each response object, every field of it (OpenAI API reference, "The response
+    object"; the schemas of Open Responses require them all)."""
+    asked = read_fields(encode_request(msgspec.structs.replace(request, messages=(), cache=None), PROFILE).body)
+    said = {key: value for key, value in asked.items() if key in DEFAULTS and not is_null(value)}
+    whole: dict[str, object] = {**DEFAULTS, **said}
+    if "tools" in said:
+        whole["tools"] = [{**_UNSAID.get(string_of(one, "type") or "", {}), **one} for one in objects_of(said["tools"])]
+    if "reasoning" in said and is_object(said["reasoning"]):
+        whole["reasoning"] = {**NO_REASONING, **read_fields(said["reasoning"])}
+    if "text" in said and is_object(said["text"]):
+        text = {**PLAIN_TEXT, **read_fields(said["text"])}
+        if isinstance(form := text["format"], msgspec.Raw) and is_object(form):
+            fields = read_fields(form)
+            text["format"] = {**_UNSAID.get(string_of(fields, "type") or "", {}), **fields}
+        whole["text"] = text
+    return whole
+
+
+def objects_of(array: msgspec.Raw) -> list[Fields]:
+    return [read_fields(raw) for raw in read_items(array) if is_object(raw)]
+
+
+NO_REASONING: Mapping[str, object] = {"effort": None, "summary": None}
+PLAIN_TEXT: Mapping[str, object] = {"format": {"type": "text"}}
+# What the API says of a tool or a format that the request did not say, by its type.
+_UNSAID: Mapping[str, Mapping[str, object]] = {
+    "function": {"description": None, "parameters": None, "strict": False},
+    "json_schema": {"description": None, "strict": False},
+}
 # What the API fills in where the request said nothing, as recorded.
 DEFAULTS: Mapping[str, object] = {
     "background": False,
+    "completed_at": None,
+    "frequency_penalty": 0.0,
     "instructions": None,
     "max_output_tokens": None,
     "max_tool_calls": None,
     "metadata": {},
     "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
     "previous_response_id": None,
     "prompt_cache_key": None,
-    "reasoning": {"effort": None, "summary": None},
+    "reasoning": NO_REASONING,
     "safety_identifier": None,
     "service_tier": "default",
     "store": True,
     "temperature": 1.0,
-    "text": {"format": {"type": "text"}},
+    "text": PLAIN_TEXT,
     "tool_choice": "auto",
     "tools": [],
     "top_logprobs": 0,
@@ -195,7 +225,6 @@ DEFAULTS: Mapping[str, object] = {
     "truncation": "disabled",
     "user": None,
 }
-REPEATED = frozenset(DEFAULTS)
 
 
 # Frames -> a Responses event stream, with every event that the API sends around a delta.
@@ -239,7 +268,8 @@ class ResponsesStreamEncoder:
     one that comes later is too late, for `output_item.added` has left."""
 
     def __init__(self, request: Request) -> None:
-        self._request = request
+        self._settings = repeated(request)
+        self._asked_model = request.model
         self._sequence_number = 0
         self._out: list[bytes] = []
         self._id: str | None = None
@@ -325,7 +355,7 @@ class ResponsesStreamEncoder:
 
     def _response(self, word: str, *, output: Sequence[object]) -> dict[str, object]:
         return response_object(
-            self._request,
+            self._settings,
             id=self._id or "",
             model=self._model,
             word=word,
@@ -337,7 +367,7 @@ class ResponsesStreamEncoder:
     def _start(self, frame: Started) -> None:
         """A second start discards what came before, as the frame does."""
         self._id = frame.id or "resp_0"
-        self._model = frame.model or self._request.model
+        self._model = frame.model or self._asked_model
         self._blocks.clear()
         self._items.clear()
         self._parts.clear()
