@@ -1,6 +1,7 @@
 """Where the path of a call leads: links followed, `..` and `~` resolved, a missing tail kept."""
 
 import fnmatch
+import functools
 import os
 import re
 import stat
@@ -15,6 +16,7 @@ from turnwise.rules.guarded_names import is_secret
 from turnwise.rules.permission_facts import Access, PathFact
 from turnwise.rules.permission_paths import is_inside
 from turnwise.tools.sandbox.environment import PrivateFolder
+from turnwise.tools.sandbox.git import named_in_settings
 from turnwise.tools.shell_judge.word_spelling import SegmentGlob
 from turnwise.tools.shell_judge.wrappers import CommandWords
 from turnwise.tools.workspace.output import is_gone_output
@@ -199,7 +201,12 @@ class Paths:
             kept=kept,
             passing=passing,
             private=private,
+            later=any(is_inside(resolved, folder=named) for named in self._named),
         )
+
+    @functools.cached_property
+    def _named(self) -> list[str]:
+        return [str(path) for path in named_in_settings(Path(self.workspace))]
 
     def _real(self, full: str) -> str:
         return full if self.private is None or self.contains(full) else self.private.real_path(full)
