@@ -78,6 +78,22 @@ calls = [{ name = "bash", arguments = { command = "sh build.sh" } }]
 text = "Built."
 """,
 )
+ALIKE = script(
+    "alike",
+    """
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "python3 build.py first" } }]
+
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "python3 build.py second" } }]
+
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "python3 build.py second > AGENTS.md" } }]
+
+[[steps]]
+text = "Built."
+""",
+)
 # What could change something: by itself, from a program of the model, and from a sub-agent of that.
 EVERYTHING = script(
     "everything",
@@ -114,7 +130,7 @@ SHIFT_TAB = "\x1b[Z"
 
 @pytest.fixture(scope="module")
 def modes_lab() -> Iterator[Lab]:
-    with running_lab([PLANS, DELEGATES, WRITES, WAITS, BUILDS, EVERYTHING]) as lab:
+    with running_lab([PLANS, DELEGATES, WRITES, WAITS, BUILDS, EVERYTHING, ALIKE]) as lab:
         yield lab
 
 
@@ -169,10 +185,29 @@ def test_sub_agents_inherit_plan_mode(lab: Lab, folder: Path, cli: Cli) -> None:
     assert len(bodies) > 4 and all("The session is in plan mode" in body for body in bodies)
 
 
+def test_a_command_that_begins_alike_changes_no_guarded_file(lab: Lab, folder: Path) -> None:
+    """Attacked (issue 46): the first run is the person's; of the second nobody saw what it runs."""
+    sandbox_called("bubblewrap")
+    names = "['AGENTS.md', '.envrc', 'made.txt']"
+    tries = "    try:\n        open(name, 'a').write(sys.argv[1])\n    except OSError as error:\n        print(error)\n"
+    (folder / "build.py").write_text(f"import sys\nfor name in {names}:\n{tries}")
+    (folder / "AGENTS.md").touch()
+    with at_terminal("run", "Go.", *at(lab, "alike"), cwd=folder) as person:
+        person.sees("then no)")
+        (folder / ".envrc").touch()
+        person.types("p\r")
+        person.sees("asked because")
+        person.types_until("n\r", "Built.", pause_s=0.5)
+        person.leaves_by(0)
+    assert (folder / "AGENTS.md").read_text() == (folder / ".envrc").read_text() == "first"
+    assert (folder / "made.txt").read_text() == "firstsecond"
+    assert "changes no guarded file" in results(lab, request=2)
+
+
 def test_nothing_gets_out_of_plan_mode(lab: Lab, folder: Path, cli: Cli, own_file: Path, tmp_path: Path) -> None:
-    """Attacked (issue 46), with rules that allow all: an MCP server that calls its tool read-only, what a command leaves behind, a
-    program of the model, its sub-agents, a hook, and an AGENTS.md that asks for another mode. A session that goes on and a fork of
-    it are in plan mode, too."""
+    """Attacked (issue 46), with rules that allow all: an MCP server that calls its tool read-only, what a command leaves behind,
+    a program of the model, its sub-agents, a hook, and an AGENTS.md that asks for another mode. A session that goes on and a fork
+    of it are in plan mode, too."""
     sandbox_called("bubblewrap")
     shutil.copy(PROGRAM, tmp_path / "stranger.py")
     tools = [tool_named("echo", annotations={"readOnlyHint": True}), tool_named("look")]

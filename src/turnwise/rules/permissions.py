@@ -20,7 +20,7 @@ import msgspec
 from turnwise.errors import CallerError
 from turnwise.rules.advice import GO_ON_WITHOUT_TOOL, allowed_by
 from turnwise.rules.arguments import MCP_WORD, server_of
-from turnwise.rules.command_prefixes import beginning_of, covers
+from turnwise.rules.command_prefixes import beginning_of, covers, runs_code
 from turnwise.rules.permission_commands import Match, destroys, matches_narrowly, matches_widely
 from turnwise.rules.permission_facts import (
     RESERVED,
@@ -223,6 +223,14 @@ def allowed_by_default(facts: CallFacts, *, policy: Policy) -> bool:
     ):
         return False
     return _strictest(facts, policy=_bare(policy)).kind == "allow"
+
+
+def is_allowed_alike(facts: CallFacts, *, policy: Policy) -> bool:
+    """Whether a command that runs code may run only because it begins like one that a person allowed: nobody saw what it runs."""
+    rules = [part.verdict.rule for part in _parts(facts, policy=policy)]
+    return any(
+        rule is not None and _is_wide(rule) and rule.command is not None and runs_code(rule.command) for rule in rules
+    )
 
 
 class _Part(msgspec.Struct, frozen=True):

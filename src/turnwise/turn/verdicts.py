@@ -18,6 +18,7 @@ from turnwise.rules.permissions import (
     allowed_by_default,
     asked_parts,
     hides_something,
+    is_allowed_alike,
     judge_permission,
     mode_of,
     names_match,
@@ -211,6 +212,8 @@ def judge_calls(
         mode: Mode = "ask" if known.shell is None else mode_of(known, policy=policy)
         if mode == "sandbox" and (unasked or verdict.kind == "ask"):
             mode = "ask"  # it only reads, or a person answers for it
+        elif mode != "plan" and verdict.kind == "allow" and is_allowed_alike(known, policy=policy):
+            mode = "sandbox"  # it finds the same read-only
         if judged or programs is not None or unasked or mode in KEPT:
             plan = msgspec.structs.replace(
                 plan, paths=judged, programs=programs, unasked=unasked, keeps=KEPT.get(mode, "")

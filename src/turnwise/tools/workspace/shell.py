@@ -122,6 +122,7 @@ class Shell:
         self._private = tuple(private)
         self._scratch = Scratch()
         self._count = 0
+        self._can_guard = True
         self._git = find_git_folders(root.resolve()) if self.sandbox.files else GitFolders()
 
     @property
@@ -153,9 +154,8 @@ class Shell:
 
     @property
     def is_confined(self) -> bool:
-        """Whether a sandbox keeps its commands from files outside, from secrets, other processes and the network."""
-        sandbox = self.sandbox
-        return sandbox.files and sandbox.secrets and sandbox.processes and sandbox.leaves_none and not self.has_network
+        """Whether a sandbox keeps its commands from other files, guarded ones, secrets, other processes and the network."""
+        return self.sandbox.confines and self._can_guard and not self.has_network
 
     def inspector(self, tools: Iterable[Tool], *, clock: Clock | None = None, foresees: bool = False) -> Inspector:
         """Finds the facts of calls of `tools`, as its commands will see the folder. `foresees`: it also says which would fail."""
@@ -165,7 +165,7 @@ class Shell:
             environment=command_environment(os.environ, temporary=None, also=self._also_env, hidden=self._hidden_env),
             programs=self.programs,
             private=self.private_folder,
-            is_confined=self.is_confined,
+            is_confined=lambda: self.is_confined,
             foresees=foresees,
             clock=clock,
         )
@@ -253,6 +253,7 @@ class Shell:
                 raise CannotGuard("no sandbox here keeps it in")
             return await asyncio.to_thread(GuardedFiles, self.root.resolve())
         except CannotGuard as error:
+            self._can_guard = False
             self._lost(str(error))
             raise ToolFault(f"{NOT_UNASKED}: {error}") from None
 
