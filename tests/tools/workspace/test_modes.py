@@ -200,8 +200,9 @@ async def test_nothing_made_by_a_command_runs_later(tree: Path, sandbox: Sandbox
 
 
 def test_what_git_runs_by_its_settings_is_guarded(tree: Path) -> None:
-    """Attacked (issue 46): hooks in a folder that `core.hooksPath` names, also by a way around and before there is one; edits
-    mode asks about them, by a file tool and as all edits of the session."""
+    """Attacked (issue 46): hooks in a folder that `core.hooksPath` names, also by a way around and before there is one, and where
+    a guarded name leads, there or not; edits mode asks about them, by a file tool and as all edits of the session."""
+    (tree / ".github").symlink_to("ci")
     (tree / ".git" / "config").write_text("[core]\n\thooksPath = tools/../hooks # ours\n")
     for path in (
         "hooks/pre-commit",
@@ -210,6 +211,8 @@ def test_what_git_runs_by_its_settings_is_guarded(tree: Path) -> None:
         ".GIT/hooks/x",
         ".git./hooks/x",
         "git~1/hooks/x",
+        "real.md",
+        "ci/workflows/x.yml",
     ):
         assert verdict(tree, "write", path, mode="edits") == "ask", path
         assert verdict(tree, "write", path, mode="ask", rules=(all_edits_rule(str(tree)),)) == "ask", path
