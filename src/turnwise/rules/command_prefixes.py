@@ -140,8 +140,8 @@ def _only_command(shell: ShellFacts) -> CommandFact | None:
 
 
 def _length(texts: Sequence[str], *, is_confined: bool) -> int:
-    """How many words begin the command. In a sandbox, of one that is not listed: the program with its subcommand or file, and
-    where that runs another program, the beginning of that."""
+    """How many words begin the command. In a sandbox that is, for an unlisted command, the program with its subcommand or file;
+    where that runs another program, the beginning of that follows."""
     listed = next((n for n in range(_MOST_WORDS, 0, -1) if " ".join(texts[:n]) in BEGINNINGS and len(texts) >= n), 0)
     if listed or not is_confined or not texts or not _is_program(texts[0]):
         return listed
