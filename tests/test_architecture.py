@@ -50,7 +50,7 @@ NODES = {
     "terminal": 46_800,
     "testing": 6_550,
     "tools": 51_800,
-    "turn": 29_400,
+    "turn": 29_350,
     "vocab": 6_150,
     "wire": 74_450,
     "workers": 9_900,

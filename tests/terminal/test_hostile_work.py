@@ -41,7 +41,7 @@ text = "Done{EVIL}."
 # What turnwise itself sends: colours, the cursor, the prompt's modes, the title and the notice with its own words.
 OURS = re.compile(
     r"\x1b\[[0-9;]*m|\x1b\[[0-9;]*[ABCDGHJK]|\x1b\[\?[0-9;]*[hl]|\x1b\[2[23];2t|\x1b\[6n|\x1b[78=>]|\x1b\[>?[0-9;]*u"
-    r"| \x08|\x1b\]2;turnwise[^\x00-\x1f\x7f-\x9f]*\x07|\x1b\]9;turnwise [^\x00-\x1f\x7f-\x9f]*\x07|\x07"
+    r"|\x08(?=\x1b)|\x1b\]2;turnwise[^\x00-\x1f\x7f-\x9f]*\x07|\x1b\]9;turnwise [^\x00-\x1f\x7f-\x9f]*\x07|\x07"
 )
 
 

@@ -27,6 +27,7 @@ from turnwise.rules.permission_facts import (
     Access,
     CallFacts,
     CommandFact,
+    Keeps,
     Mode,
     PathFact,
     Word,
@@ -225,8 +226,18 @@ def allowed_by_default(facts: CallFacts, *, policy: Policy) -> bool:
     return _strictest(facts, policy=_bare(policy)).kind == "allow"
 
 
-def is_allowed_alike(facts: CallFacts, *, policy: Policy) -> bool:
-    """Whether a command that runs code may run only because it begins like one that a person allowed: nobody saw what it runs."""
+def kept_for(facts: CallFacts, *, policy: Policy, is_answered: bool) -> Keeps:
+    """What a command finds read-only. `is_answered`: it only reads, or a person answers for it, so only plan mode counts. A
+    command that runs code and may run because it begins like an allowed one is kept as in sandbox mode: nobody saw its code."""
+    if facts.shell is None:
+        return ""
+    mode = mode_of(facts, policy=policy)
+    if mode == "plan":
+        return "folder"
+    return "" if is_answered or not (mode == "sandbox" or _begins_alike(facts, policy=policy)) else "guarded"
+
+
+def _begins_alike(facts: CallFacts, *, policy: Policy) -> bool:
     rules = [part.verdict.rule for part in _parts(facts, policy=policy)]
     return any(
         rule is not None and _is_wide(rule) and rule.command is not None and runs_code(rule.command) for rule in rules
