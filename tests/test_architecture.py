@@ -43,7 +43,7 @@ NODES = {
     "lab": 40_800,
     "relay": 19_300,
     "replay": 8_700,
-    "rules": 37_700,
+    "rules": 37_750,
     "running": 21_150,
     "settings": 7_400,
     "telemetry": 3_800,
