@@ -9,6 +9,7 @@ import stat
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from terminal.person import ENTER, at_terminal
 from terminal.running import Cli, Ran, begin, end, running_lab, script
 from turnwise.rules.guarded_names import is_secret
-from turnwise.settings.kept_keys import KEYRING_S, keys_file
+from turnwise.settings.kept_keys import KEYRING_S, drop_key, keep_key, kept_keys, keys_file
 from waits import HANG_S
 
 KEY = "house-0123456789abcdefWXYZ"
@@ -193,6 +194,24 @@ def test_the_file_is_refused_where_others_could_have_a_hand_in_it(folder: Path, 
             assert add(tmp_path, lab.url).code == 2  # nor is one written through it
             mend()
         assert lab.count() == 0
+
+
+def test_keys_that_are_added_at_once_are_all_kept(tmp_path: Path) -> None:
+    """Issue 46: one who changes the file waits for another; none is lost, and nothing else is left in the folder."""
+    env = {"TURNWISE_STATE_DIR": str(tmp_path / "state")}
+    names = [f"house-{number}" for number in range(12)]
+    together = threading.Barrier(len(names))
+
+    def keeps(name: str) -> None:
+        together.wait(HANG_S)
+        keep_key(name, KEY, origin="https://house.example", env=env, in_file=True)
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(keeps, names))
+    assert sorted(kept_keys(env)) == sorted(names)
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(lambda name: drop_key(name, env=env), names[1:]))
+    assert [*kept_keys(env)] == names[:1] and [*keys_file(env).parent.iterdir()] == [keys_file(env)]
 
 
 class Stranger(BaseHTTPRequestHandler):

@@ -19,7 +19,7 @@ from turnwise.rules.permissions import PermissionRule, Policy, judge_permission,
 from turnwise.tools.shell_judge.call_facts import inspect_call
 from waits import HANG_S
 
-PROGRAMS = "mkdir touch git ruff pytest make npm python mytool rm sh env sudo find".split()
+PROGRAMS = "mkdir touch git ruff pytest make npm python mytool rm sh env sudo find mv cp uv strace taskset".split()
 
 
 class Desk:
@@ -97,9 +97,14 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
         ("git commit -m 'one two'", (), ("git", "commit", "*")),
         ("mytool build", (), ("mytool", "build", "*")),
         ("python script.py", (), ("python", "script.py", "*")),
+        ("uv run pytest -q", (), ("uv", "run", "pytest", "*")),
+        ("uv run mytool build", (), ("uv", "run", "mytool", "build", "*")),
+        ("uv run src/a.py", (), ("uv", "run", "src/a.py", "*")),
         *[
             (line, (), ())
             for line in (
+                "rm src/a", "mv src/a src/b", "cp src/a src/b", "kill 5", "taskset 3 rm", "strace rm x", "uv run rm",
+                "uv run mytool", "npm exec rm x", "uv run sh x.sh",
                 "python -c 'print(1)'", "sh build.sh", "env A=1 make", "xargs rm", "ssh host ls", "git push", "git co main",
                 "git -c alias.add=!x add src", "find . -exec rm {} +", "sudo make", "A=1 pytest", "pytest > out.txt",
                 "pytest | tail", "pytest; true", "pytest &", "pytest $X", "pytest $(x)", "pytest --cov-config=x",

@@ -14,6 +14,7 @@ import msgspec
 
 from turnwise.coding_agent.text import visible_line
 from turnwise.errors import CallerError
+from turnwise.rules.guarded_names import is_secret, runs_later
 from turnwise.rules.permission_facts import MODES, CallFacts, Mode, tightest
 from turnwise.running.run_context import Inspector, in_mode
 from turnwise.tools.sandbox import CannotGuard
@@ -177,6 +178,8 @@ def why_no_sandbox_mode(shell: Shell, *, folder: Path, home: Path) -> str:
     top = next((one for one in (folder, *folder.parents) if os.path.lexists(one / ".git")), None)
     if home.is_relative_to(folder):
         return "your home folder is in this folder"
+    if runs_later(str(folder), home=str(home)) or is_secret(str(folder), home=str(home)):
+        return "this folder itself is guarded: programs obey what lies in it, or it may hold secrets"
     if top is None or home.is_relative_to(top):
         return "this folder is in no git repository of its own, so nobody could see what commands changed (`git init` makes one)"
     if not shell.sandbox.confines:

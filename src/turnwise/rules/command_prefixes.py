@@ -6,6 +6,7 @@ sandbox confines it.
 """
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -76,11 +77,16 @@ BEGINNINGS: dict[str, PrefixOptions] = {
     "pyright": _begins(long="stats warnings verbose"),
 }
 _MOST_WORDS = 3
-# They take further commands, other code or other machines: their words alone do not say what a second command would do.
+# They take further commands, other code or other machines, or change whatever their words name: the first two words do not say
+# what a second command would do.
 _NEVER = frozenset(
     """bash sh dash zsh ksh fish env xargs sudo doas su ssh eval exec source . command builtin nohup setsid timeout nice time
-    watch script parallel find git docker podman kubectl perl ruby awk gawk sed vi vim ed emacs busybox""".split()
+    watch script parallel find git docker podman kubectl perl ruby awk gawk sed vi vim ed emacs busybox
+    toybox chroot unshare nsenter setpriv runuser sg newgrp login at batch strace ltrace taskset chrt ionice stdbuf faketime
+    fakeroot proot firejail flock socat expect tmux screen xvfb-run
+    rm rmdir unlink shred mv cp ln dd tee truncate install rsync chmod chown chgrp kill pkill killall crontab""".split()
 )
+_RUNNING = frozenset("run exec x dlx".split())  # as second words: the program is the third one
 _NO_CODE = _begins()
 _PLAIN = re.compile(r"[A-Za-z0-9_][\w./@:+-]*", re.ASCII)
 
@@ -92,9 +98,7 @@ def beginning_of(shell: ShellFacts) -> tuple[str, ...]:
     if command is None:
         return ()
     texts = [word.text for word in command.words]
-    count = next((n for n in range(_MOST_WORDS, 0, -1) if " ".join(texts[:n]) in BEGINNINGS and len(texts) >= n), 0)
-    if not count and shell.confined:
-        count = _unlisted(texts)
+    count = _length(texts, is_confined=shell.confined)
     if not count:
         return ()
     pattern = (*[escape_pattern(text) for text in texts[:count]], "*")
@@ -109,8 +113,19 @@ def covers(pattern: tuple[str, ...], *, shell: ShellFacts) -> bool:
     words, texts = pattern[:-1], [word.text for word in command.words]
     if tuple([escape_pattern(text) for text in texts[: len(words)]]) != words:
         return False
-    listed = BEGINNINGS.get(" ".join(texts[: len(words)]), _NO_CODE)
+    listed = _listed(texts[: len(words)])
     return (shell.confined or not listed.runs) and _are_listed(texts[len(words) :], listed=listed)
+
+
+def runs_code(pattern: tuple[str, ...]) -> bool:
+    """Whether commands that begin like the pattern run code that its words do not show."""
+    return _listed(pattern[:-1]).runs
+
+
+def _listed(words: Sequence[str]) -> PrefixOptions:
+    if len(words) > 2 and words[1] in _RUNNING:
+        return msgspec.structs.replace(_listed(words[2:]), runs=True)
+    return BEGINNINGS.get(" ".join(words), _NO_CODE)
 
 
 def _only_command(shell: ShellFacts) -> CommandFact | None:
@@ -124,11 +139,23 @@ def _only_command(shell: ShellFacts) -> CommandFact | None:
     return one if one.words and is_plain and not is_other else None
 
 
-def _unlisted(texts: list[str]) -> int:
-    """How many words begin a command that is not listed, in a sandbox: the program with its subcommand or file."""
-    if not texts[0].isascii() or texts[0].rpartition("/")[2] in _NEVER or not _PLAIN.fullmatch(texts[0].lstrip("./")):
+def _length(texts: Sequence[str], *, is_confined: bool) -> int:
+    """How many words begin the command. In a sandbox that is, for an unlisted command, the program with its subcommand or file;
+    where that runs another program, the beginning of that follows."""
+    listed = next((n for n in range(_MOST_WORDS, 0, -1) if " ".join(texts[:n]) in BEGINNINGS and len(texts) >= n), 0)
+    if listed or not is_confined or not texts or not _is_program(texts[0]):
+        return listed
+    if len(texts) < 2 or not _PLAIN.fullmatch(texts[1]):
         return 0
-    return 2 if len(texts) > 1 and _PLAIN.fullmatch(texts[1]) else 0
+    if texts[1] not in _RUNNING:
+        return 2
+    inner = _length(texts[2:], is_confined=True)
+    is_file = len(texts) > 2 and _is_program(texts[2]) and re.search("[./]", texts[2]) is not None
+    return 2 + (inner or 1) if inner or is_file else 0
+
+
+def _is_program(text: str) -> bool:
+    return text.isascii() and text.rpartition("/")[2] not in _NEVER and _PLAIN.fullmatch(text.lstrip("./")) is not None
 
 
 def _are_listed(texts: list[str], *, listed: ListedOptions) -> bool:

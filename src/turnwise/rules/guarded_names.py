@@ -3,8 +3,8 @@
 Every tool, rule and face goes by it, the sandbox too. Text only, and nothing but the standard library: the worker that
 searches files is a process of its own and loads this file by its path.
 
-Names are compared as the most forgiving file system does it: without case, without characters that nobody sees (`.ENV` is
-`.env` on macOS and Windows).
+Names are compared as the most forgiving file system does it: without case, without characters that nobody sees, without dots
+and blanks at the end (`.ENV` is `.env` on macOS and Windows, `.git.` is `.git` on Windows).
 """
 
 import re
@@ -86,7 +86,7 @@ _COPY_ENDINGS = tuple("# ~ .bak .backup .old .orig .save .saved .copy .tmp .rej 
 # folder, git, an interpreter, a server that was pushed to, an assistant), and does what it says. Not here: what runs as the
 # point of a command (`Makefile`, `conftest.py`, `package.json`, sources): that command is asked about.
 LATER_FOLDERS = frozenset(
-    """.git .hg .svn .jj .bzr .turnwise .husky .githooks .git-hooks .lefthook .vscode .vscode-server .vs .idea .fleet
+    """.git git~1 .hg .svn .jj .bzr .turnwise .husky .githooks .git-hooks .lefthook .vscode .vscode-server .vs .idea .fleet
     .zed .helix .devcontainer .emacs.d .vim .github .gitlab .circleci .buildkite .woodpecker .semaphore .forgejo
     .gitea .teamcity .builds .azure-pipelines .cargo .mvn .bundle .mise .direnv .ipython .jupyter .claude .codex
     .gemini .cursor .windsurf .continue .roo .clinerules .kiro .junie .amazonq .augment .trae .opencode .agents
@@ -227,7 +227,8 @@ def _parts(path: str) -> Parts:
     if not path.isascii():
         # what HFS+ ignores in a name (git's `core.protectHFS`), and composed letters as decomposed ones
         path = "".join([each for each in unicodedata.normalize("NFKC", path) if unicodedata.category(each) != "Cf"])
-    return tuple([part for part in path.casefold().replace("\\", "/").split("/") if part not in ("", ".")])
+    parts = path.casefold().replace("\\", "/").split("/")
+    return tuple([part.rstrip(". ") or part for part in parts if part not in ("", ".")])
 
 
 def _split(places: Parts) -> dict[str, list[Parts]]:

@@ -26,7 +26,8 @@ class PathFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     folder that commands have for themselves. `holds` names a secret file below the folder, where the command searches files
     (`rg`, `grep -r`). `kept`: turnwise wrote it for the model, which may read it. `passing`: it lies in a folder that goes with a
     run of turnwise, so no rule about it holds in the next. A name that is no UTF-8 is escaped, behind two slashes. `absent`: the
-    word is text, or nothing of that name is there, so no secret is read by it."""
+    word is text, or nothing of that name is there, so no secret is read by it. `later`: it runs later by itself, as git's
+    settings or a link name it."""
 
     given: str
     resolved: str = ""
@@ -38,6 +39,7 @@ class PathFact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     passing: bool = False
     private: bool = False
     absent: bool = False
+    later: bool = False
 
 
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):

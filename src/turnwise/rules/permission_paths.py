@@ -143,6 +143,8 @@ def guard_of(fact: PathFact, *, access: Access, home: str = "") -> Guard | None:
             guard = "protected" if access == "write" and runs_later(path, home=home) else None
         if guard is not None:
             return guard
+    if fact.later and access == "write":
+        return "protected"
     return None if fact.inside else "outside"
 
 

@@ -20,13 +20,14 @@ import msgspec
 from turnwise.errors import CallerError
 from turnwise.rules.advice import GO_ON_WITHOUT_TOOL, allowed_by
 from turnwise.rules.arguments import MCP_WORD, server_of
-from turnwise.rules.command_prefixes import beginning_of, covers
+from turnwise.rules.command_prefixes import beginning_of, covers, runs_code
 from turnwise.rules.permission_commands import Match, destroys, matches_narrowly, matches_widely
 from turnwise.rules.permission_facts import (
     RESERVED,
     Access,
     CallFacts,
     CommandFact,
+    Keeps,
     Mode,
     PathFact,
     Word,
@@ -223,6 +224,24 @@ def allowed_by_default(facts: CallFacts, *, policy: Policy) -> bool:
     ):
         return False
     return _strictest(facts, policy=_bare(policy)).kind == "allow"
+
+
+def kept_for(facts: CallFacts, *, policy: Policy, is_answered: bool) -> Keeps:
+    """What a command finds read-only. `is_answered`: it only reads, or a person answers for it, so only plan mode counts. A
+    command that runs code and may run because it begins like an allowed one is kept as in sandbox mode: nobody saw its code."""
+    if facts.shell is None:
+        return ""
+    mode = mode_of(facts, policy=policy)
+    if mode == "plan":
+        return "folder"
+    return "" if is_answered or not (mode == "sandbox" or _begins_alike(facts, policy=policy)) else "guarded"
+
+
+def _begins_alike(facts: CallFacts, *, policy: Policy) -> bool:
+    rules = [part.verdict.rule for part in _parts(facts, policy=policy)]
+    return any(
+        rule is not None and _is_wide(rule) and rule.command is not None and runs_code(rule.command) for rule in rules
+    )
 
 
 class _Part(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ the file itself. The keyring has the origin in the name of the entry, so what is
 another address. Nothing here reads the environment for keys, or writes one there.
 """
 
+import contextlib
 import functools
 import importlib
 import os
@@ -12,7 +13,7 @@ import queue
 import stat
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -114,7 +115,7 @@ def keep_key(
 ) -> tuple[KeptKey, str]:
     """Store the provider's key, in place of one that was there; with what was stored comes why it is in the file, where no
     keyring answers. Raises CallerError."""
-    before = kept_keys(env)
+    kept_keys(env)  # nothing is asked for a file that cannot be written
     why, place = "", "file"
     if not in_file:
         try:
@@ -124,7 +125,8 @@ def keep_key(
             why = str(error)
     end = key[-4:] if len(key) >= 20 else ""  # of a short key it would be too much
     kept = KeptKey(origin=origin, place=place, end=end, key=key if place == "file" else "")
-    _write({**before, provider: kept}, env=env)
+    with _alone(env) as before:
+        _write({**before, provider: kept}, env=env)
     if (old := before.get(provider)) is not None and (old.place, old.origin) != (kept.place, origin):
         _forget(old, provider=provider)
     kept_text_of.cache_clear()
@@ -133,9 +135,9 @@ def keep_key(
 
 def drop_key(provider: str, *, env: Mapping[str, str]) -> str:
     """Remove the provider's key; returns why its entry in the keyring is still there, or nothing. Raises CallerError."""
-    before = kept_keys(env)
-    why = _forget(before[provider], provider=provider)
-    _write({name: kept for name, kept in before.items() if name != provider}, env=env)
+    why = _forget(kept_keys(env)[provider], provider=provider)
+    with _alone(env) as before:
+        _write({name: kept for name, kept in before.items() if name != provider}, env=env)
     kept_text_of.cache_clear()
     return why
 
@@ -171,15 +173,32 @@ def _entry(provider: str, origin: str) -> str:
     return f"{provider} at {origin}"
 
 
-def _write(keys: Mapping[str, KeptKey], *, env: Mapping[str, str]) -> None:
-    path = keys_file(env)
+@contextlib.contextmanager
+def _alone(env: Mapping[str, str]) -> Generator[dict[str, KeptKey]]:
+    """The keys there are, for one who changes them: another one waits. On a system without such locks it does not. Raises
+    CallerError."""
+    path = keys_file(env).parent
     try:
-        for folder in (path.parent.parent, path.parent):  # the mode is for the last one alone
+        for folder in (path.parent, path):  # the mode is for the last one alone
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise CallerError(f"`{path.parent}` cannot be made: {error.strerror or error}") from None
+        raise CallerError(f"`{path}` cannot be made: {error.strerror or error}") from None
     kept_keys(env)  # the folder may have been made by somebody else, meanwhile
-    with in_place_of(path) as file:
+    if sys.platform == "win32":
+        yield kept_keys(env)
+        return
+    import fcntl
+
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield kept_keys(env)
+    finally:
+        os.close(lock)
+
+
+def _write(keys: Mapping[str, KeptKey], *, env: Mapping[str, str]) -> None:
+    with in_place_of(keys_file(env)) as file:
         file.write(msgspec.json.format(msgspec.json.encode(keys), indent=1))
 
 

@@ -10,7 +10,7 @@ from turnwise.rules.advice import DECIDE_YOURSELF, GO_ON_WITHOUT, LOOK_AGAIN, al
 from turnwise.rules.allowances import allowing_options
 from turnwise.rules.arguments import Sound, Unsound, judge_call
 from turnwise.rules.history import error_result, fit_result
-from turnwise.rules.permission_facts import CallFacts, Keeps, Mode
+from turnwise.rules.permission_facts import CallFacts
 from turnwise.rules.permissions import (
     PLAN_ONLY,
     PermissionVerdict,
@@ -19,7 +19,7 @@ from turnwise.rules.permissions import (
     asked_parts,
     hides_something,
     judge_permission,
-    mode_of,
+    kept_for,
     names_match,
     rules_in_scope,
 )
@@ -137,7 +137,6 @@ CHANGED_SINCE = (
 WOULD_FAIL = "Not run: `{tool}` would fail as things are, so the user was not asked about it: {why}"
 EDITED = "[The user changed this call before it ran. What follows is about: {arguments}]\n"
 MAX_WHYS = 20  # for the parts of one command; the whole command is shown above them
-KEPT: Mapping[Mode, Keeps] = {"plan": "folder", "sandbox": "guarded"}
 ASKED_BEFORE = "it was asked about before, and waits for an answer"
 ASKED_AGAIN = "the call would now do something else than the user was shown and allowed, so the user is asked again"
 
@@ -208,13 +207,9 @@ def judge_calls(
         judged = tuple(dict.fromkeys([path.resolved for path in known.paths if path.resolved]))
         programs = judged_programs(known.shell)
         unasked = verdict.kind == "allow" and known.shell is not None and allowed_by_default(known, policy=policy)
-        mode: Mode = "ask" if known.shell is None else mode_of(known, policy=policy)
-        if mode == "sandbox" and (unasked or verdict.kind == "ask"):
-            mode = "ask"  # it only reads, or a person answers for it
-        if judged or programs is not None or unasked or mode in KEPT:
-            plan = msgspec.structs.replace(
-                plan, paths=judged, programs=programs, unasked=unasked, keeps=KEPT.get(mode, "")
-            )
+        keeps = kept_for(known, policy=policy, is_answered=unasked or verdict.kind == "ask")
+        if judged or programs is not None or unasked or keeps:
+            plan = msgspec.structs.replace(plan, paths=judged, programs=programs, unasked=unasked, keeps=keeps)
         kept.append(plan)
     return Sifted(planned=tuple(kept), results=results, asks=tuple(asks))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from acp.helpers import image_block, resource_link_block, text_block
 from acp.schema import ForkSessionResponse, PermissionOption, ToolCallUpdate
 
 from editors.acp.editor import Editor, deny, editing, given_at, new, say, written
-from terminal.running import running_lab
+from sandboxes import sandbox_called
+from terminal.running import running_lab, script
 from turnwise.lab import Lab
 from turnwise.lab.script import Script, ScriptedStep
 from turnwise.running.approvals import BEHIND_S
@@ -283,6 +285,60 @@ async def test_modes_tighten_and_loosen_what_is_asked(lab: Lab, folder: Path) ->
         await client.set_session_mode(session_id=session, mode_id="edits")
         await say(client, session, "Run it.")
     assert len(editor.asked) == 1 and not (folder / "begun.txt").exists()
+
+
+LEAVES = script(
+    "leaves",
+    """
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "sh build.sh" } }]
+
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "echo unasked > made.txt" } }]
+
+[[steps]]
+calls = [{ name = "bash", arguments = { command = "echo allowed > made.txt" } }]
+
+[[steps]]
+text = "Done."
+""",
+)
+
+
+async def test_a_lost_sandbox_is_shown_as_the_mode_that_holds(folder: Path) -> None:
+    """Issue 46: more guarded files than can be kept, in mid-turn: the command does not run, the editor is sent the mode and the
+    options, and is asked about the next command."""
+    sandbox_called("bubblewrap")
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q"], cwd=folder, check=True)
+    (folder / "build.sh").write_text("for i in $(seq 301); do echo x > $i.pem; done")
+    with running_lab([LEAVES]) as lab:
+        async with editing(given_at(lab, "leaves")) as (client, editor):
+            session = await new(client, folder)
+            await client.set_session_mode(session_id=session, mode_id="sandbox")
+            await say(client, session, "Go.")
+        assert "the command was not run unasked" in lab.requests[2].body.decode()
+    modes = [one.current_mode_id for one in editor.updates if one.session_update == "current_mode_update"]
+    options = [one.config_options for one in editor.updates if one.session_update == "config_option_update"]
+    assert (modes, options[-1][0].current_value) == (["ask"], "ask")
+    assert "sandbox mode has ended, and you are asked again" in editor.text()
+    assert len(editor.asked) == 1 and (folder / "made.txt").read_text() == "allowed\n"
+
+
+async def test_plan_mode_holds_at_once_in_a_turn_that_runs(lab: Lab, folder: Path) -> None:
+    """Issue 46, as at a terminal: a tighter mode does not wait for the turn's end; a wider one is refused until then."""
+    async with editing(given_at(lab, "slow-bash", allow=("execute",))) as (client, editor):
+        session = await new(client, folder)
+        turn = asyncio.create_task(say(client, session, "Wait."))
+        await written(folder / "begun.txt")
+        with pytest.raises(RequestError, match="a turn of this session is running"):
+            await client.set_session_mode(session_id=session, mode_id="edits")
+        await client.set_session_mode(session_id=session, mode_id="plan")
+        options = [one.config_options for one in editor.updates if one.session_update == "config_option_update"]
+        assert options[-1][0].current_value == "plan"
+        await client.cancel(session_id=session)
+        await asyncio.wait_for(turn, HANG_S)
+        await say(client, session, "Again.")
+        assert "The session is in plan mode" in lab.requests[-1].body.decode()
 
 
 async def test_another_model_goes_on_with_the_session(lab: Lab, folder: Path) -> None:

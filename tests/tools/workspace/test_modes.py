@@ -14,7 +14,7 @@ from turnwise.coding_agent.hook_commands import read_hooks
 from turnwise.coding_agent.modes import SessionMode, first_mode, read_mode, why_no_sandbox_mode
 from turnwise.errors import CallerError, ToolFault
 from turnwise.rules.permission_facts import CallFacts, Keeps, Mode
-from turnwise.rules.permissions import PLAN_ONLY, PermissionRule, Policy, judge_permission
+from turnwise.rules.permissions import PLAN_ONLY, PermissionRule, Policy, all_edits_rule, judge_permission
 from turnwise.running.hooks import ToolAboutToRun
 from turnwise.running.run_context import in_mode, judged_programs
 from turnwise.settings.settings import Layer
@@ -161,6 +161,64 @@ async def test_no_program_in_the_sandbox_changes_a_guarded_file(tree: Path, sand
     assert await output(shell, "echo new > plain2.txt; cat plain2.txt", keeps="guarded") == "new\n"
 
 
+async def test_nothing_made_by_a_command_runs_later(tree: Path, sandbox: Sandbox) -> None:
+    """Attacked (issue 46): below a new folder whose name is only secret; by a link that a command moves, or whose target it
+    makes or puts in place of the one there was; among what cannot be read or moved; as a submodule that `git submodule update`
+    would take; what the repository's own settings name. What is moved away with its folder stays."""
+    (tree / "GEMINI.md").symlink_to("missing.md")
+    (tree / "docs").mkdir()
+    (tree / "docs" / "guide.md").write_text("as before")
+    (tree / "docs" / "AGENTS.md").symlink_to("guide.md")
+    (tree / "WARP.md").symlink_to("docs/guide.md")
+    (tree / "clean.py").write_text("as before")
+    with (tree / ".git" / "config").open("a") as config:
+        config.write(
+            '[core]\n\thooksPath = hooks\n[include]\n\tpath = ../more\n[filter "x"]\n\tclean = python clean.py %f\n'
+        )
+    shell = Shell(tree, sandbox=sandbox)
+    attacks = [
+        "mkdir -p secrets/.vscode; echo evil > secrets/.vscode/tasks.json; echo evil > secrets/CRUSH.md",
+        "echo evil > evil.sh; ln -s evil.sh x.key",
+        "mv x.key .envrc",
+        "echo evil > missing.md",
+        "echo evil > guide.md; mv docs/AGENTS.md QWEN.md; mv QWEN.md docs2; mv docs2 .rules",
+        "mv docs manual; mkdir docs; echo evil > docs/guide.md",
+        "mkdir z y; echo evil > z/.envrc; echo evil > y/.envrc; chmod 000 z; chmod 555 y",
+        "mkdir -p .git/modules/x/hooks; touch .git/modules/x/HEAD; echo evil > .git/modules/x/hooks/post-checkout",
+        "echo evil > more; mkdir hooks; echo evil > hooks/pre-commit; echo evil > clean.py",
+    ]
+    said = [await output(shell, attack, keeps="guarded") for attack in attacks]
+    obeyed = (
+        "secrets/.vscode secrets/CRUSH.md .envrc GEMINI.md WARP.md z/.envrc y/.envrc .rules more hooks .git/modules/x"
+    )
+    assert [name for name in obeyed.split() if (tree / name).exists()] == []
+    assert (tree / "clean.py").read_text() == (tree / "manual" / "guide.md").read_text() == "as before"
+    assert (tree / "GEMINI.md").is_symlink() and "moved to made-by-a-command-1.x.kept" in said[7]
+    many = "for i in $(seq 60); do mkdir d$i; echo evil > d$i/.envrc; done"
+    told = await output(shell, many, keeps="guarded")
+    assert told.count("moved to") == 20 and "and 40 more" in told
+
+
+def test_what_git_runs_by_its_settings_is_guarded(tree: Path) -> None:
+    """Attacked (issue 46): hooks in a folder that `core.hooksPath` names, also by a way around and before there is one, and where
+    a guarded name leads, there or not; edits mode asks about them, by a file tool and as all edits of the session."""
+    (tree / ".github").symlink_to("ci")
+    (tree / ".git" / "config").write_text("[core]\n\thooksPath = tools/../hooks # ours\n")
+    for path in (
+        "hooks/pre-commit",
+        "src/../hooks/x",
+        "a/../.git/hooks/x",
+        ".GIT/hooks/x",
+        ".git./hooks/x",
+        "git~1/hooks/x",
+        "real.md",
+        "ci/workflows/x.yml",
+    ):
+        assert verdict(tree, "write", path, mode="edits") == "ask", path
+        assert verdict(tree, "write", path, mode="ask", rules=(all_edits_rule(str(tree)),)) == "ask", path
+    assert verdict(tree, "write", "hooks.py", mode="edits") == "allow"
+
+
 @pytest.mark.parametrize("name", ["bubblewrap", "landlock", "none"])
 async def test_a_command_in_plan_mode_finds_the_folder_read_only(tree: Path, name: str) -> None:
     """Its temporary folder can be written. Where the sandbox cannot see to that, only what is judged to read runs. A change
@@ -229,6 +287,9 @@ def test_sandbox_mode_is_offered_in_a_repository_with_all_walls(tree: Path, sand
     assert "repository" in why_no_sandbox_mode(shell, folder=tree / "sub", home=tree)  # the home folder is a repository
     assert "repository" in why_no_sandbox_mode(shell, folder=tree.parent, home=home)
     assert "--network" in why_no_sandbox_mode(Shell(tree, sandbox=sandbox, network=True), folder=tree, home=home)
+    own = tree / ".config" / "nvim"
+    (own / ".git").mkdir(parents=True)
+    assert "guarded" in why_no_sandbox_mode(shell, folder=own, home=home)
     for name in ("landlock", "none"):
         assert "bubblewrap" in why_no_sandbox_mode(Shell(tree, sandbox=sandbox_called(name)), folder=tree, home=home)
 

@@ -461,8 +461,11 @@ class EditorService:
         return foreign_folder(cwd, name="cwd", env=self._env)
 
     async def _choose_mode(self, session: EditorSession, mode: object) -> None:
+        wanted = OLD_NAMES.get(mode) or read_mode(str(mode))
+        if session.is_busy and session.tightens(wanted):
+            return
         async with session.alone():
-            session.choose(mode=OLD_NAMES.get(mode) or read_mode(str(mode)))
+            session.choose(mode=wanted)
 
     def _options(self, session: EditorSession) -> list[EditorOption]:
         choice = session.place.choice
@@ -518,6 +521,7 @@ class EditorService:
             can=self._can,
         )
         session = EditorSession(means, id=id, folder=folder, begun=begun)
+        session.options_changed = lambda: self._tell_options(session)
         for line in session.place.notes:
             session.note_later(line)
         if mcp_servers:

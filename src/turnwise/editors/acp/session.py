@@ -4,7 +4,7 @@ import asyncio
 import base64
 import binascii
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -13,6 +13,7 @@ import msgspec
 from acp.schema import (
     BlobResourceContents,
     ClientCapabilities,
+    CurrentModeUpdate,
     EmbeddedResourceContentBlock,
     ImageContentBlock,
     PromptResponse,
@@ -50,7 +51,7 @@ from turnwise.editors.acp.editor_updates import EditorTeller, SaidPiece, Updates
 from turnwise.editors.acp.terminals import in_terminal, runs_in_editor, with_unsaved
 from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
-from turnwise.rules.permission_facts import Mode
+from turnwise.rules.permission_facts import Mode, tightest
 from turnwise.rules.permissions import Policy
 from turnwise.running.tools import Tool
 from turnwise.settings.settings import read_layers
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     PromptBlock = (
         TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
     )
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from acp.agent.connection import AgentSideConnection
 
@@ -238,6 +239,7 @@ class EditorSession:
         self._means = means
         self._given = given or means.given
         self._begun = begun
+        self.options_changed: Callable[[], object] = str  # the service tells them
         self._turns = 0
         self._is_closed = False
         self._busy = asyncio.Lock()  # a turn, a slash command or a change of the place: never two of them
@@ -249,7 +251,7 @@ class EditorSession:
         self._teller: EditorTeller | None = None
         self.place = self._furnished()
         self._mode = self.mode
-        self.mode.tell = self.note
+        self.mode.tell = self._tell_left
 
     @property
     def means(self) -> EditorMeans:
@@ -277,6 +279,19 @@ class EditorSession:
         """Something about the run itself, between the model's words. No text from outside makes a line of its own."""
         said = "\n".join([clean_row(line) for line in lines])
         self.updates.put(SaidPiece("text", f"\n\n[turnwise] {said}\n\n"))
+
+    def _tell_left(self, line: str) -> None:
+        """The session has left sandbox mode by itself: the editor shows the mode that holds now."""
+        self.note(line)
+        self.updates.put(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self.mode.chosen))
+        self.options_changed()
+
+    def tightens(self, mode: Mode) -> bool:
+        """Whether the mode allows no more than the current one; then it holds at once, also for a turn that runs."""
+        if tightest(mode, self.mode.chosen) != mode:
+            return False
+        self.mode.chosen = mode
+        return True
 
     def note_later(self, line: str) -> None:
         """With the next prompt: the editor does not know the session yet."""
@@ -317,6 +332,11 @@ class EditorSession:
         self._is_closed = True
         self.cancel()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn or a slash command runs that was not cancelled."""
+        return not all(turn.is_cancelled for turn in self._asked)
+
     @contextlib.asynccontextmanager
     async def alone(self) -> AsyncGenerator[None]:
         """Within it no turn and no slash command runs. Raises CallerError while one does that was not cancelled, and once the
@@ -328,7 +348,7 @@ class EditorSession:
     def _refuse_if_busy(self) -> None:
         if self._is_closed:
             raise CallerError("this session was closed: load it, or begin another one")
-        if not all(turn.is_cancelled for turn in self._asked):
+        if self.is_busy:
             raise CallerError("a turn of this session is running: wait for its end, or cancel it")
 
     @contextlib.asynccontextmanager

@@ -29,7 +29,11 @@ from turnwise.vocab.file_names import shown_name
 _MAX_SETTINGS_BYTES = 1024 * 1024  # of a pointer or a configuration
 _MAX_MODULES = 1000
 _SECTION = re.compile(r'\s*\[\s*([\w.-]+)\s*(".*")?\s*\]')
-_WORKTREE = re.compile(r"\s*worktree\s*=\s*(.*?)\s*", re.IGNORECASE)
+# Text in quotes, an escaped character, other text; what follows `#` or `;` is a comment.
+_VALUE = re.compile(r"""[#;].*|"((?:\\.|[^"\\])*)"|\\(.)|([^"\\#;]+)""")
+_SETTING = re.compile(r"\s*([A-Za-z][\w-]*)\s*=\s*(.*?)\s*")
+_INCLUDES = ("include.path", "includeif.*.path")
+_LATER_SETTINGS = ("core.hookspath", "core.attributesfile", *_INCLUDES)
 
 
 class GitFolder(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,21 +160,44 @@ def pointer(file: Path, *, prefix: str = "", last: bool = True) -> Path | None:
 
 def _working_tree_of(git: Path) -> Path | None:
     """What `core.worktree` says, without links; None where it says nothing."""
-    return _setting_of(git / "config.worktree") or _setting_of(git / "config")
+    for config in (git / "config.worktree", git / "config"):
+        found = [value for name, value in _settings_in(config) if name == "core.worktree"]
+        if found and found[-1] and "\0" not in found[-1]:
+            return Path(os.path.realpath(config.parent / found[-1]))
+    return None
 
 
-def _setting_of(config: Path) -> Path | None:
+def _settings_in(config: Path) -> Iterator[tuple[str, str]]:
+    """Names, with no part in quotes, and values. Without those of other files that it includes."""
     content = None if config.is_symlink() else read_unasked(config, within=config.parent, max_bytes=_MAX_SETTINGS_BYTES)
-    if not isinstance(content, bytes):
-        return None
-    section, found = "", ""
-    for line in os.fsdecode(content).split("\n"):
+    section = ""
+    text = os.fsdecode(content).replace("\\\n", "") if isinstance(content, bytes) else ""
+    for line in text.split("\n"):
         if header := _SECTION.match(line):
-            section = "" if header[2] else header[1].lower()
+            section = header[1].lower() + (".*" if header[2] else "")
             line = line[header.end() :]
-        if section == "core" and (entry := _WORKTREE.fullmatch(line)):
-            found = re.sub(r"\\(.)", r"\1", entry[1].strip('"'))
-    return Path(os.path.realpath(config.parent / found)) if found and "\0" not in found else None
+        if entry := _SETTING.fullmatch(line):
+            value = "".join([one[1] or one[2] or one[3] or "" for one in _VALUE.finditer(entry[2])])
+            yield f"{section}.{entry[1].lower()}", value.strip()
+
+
+def named_in_settings(root: Path) -> set[Path]:
+    """The files and folders in `root`, a path without links, that git runs or obeys because the settings of its repository, or
+    the user's, name them: hooks, further settings, and programs. Hooks and settings count where there are none yet."""
+    top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
+    if top is None:
+        return set()
+    git = top / ".git" if _is_real_folder(top / ".git") else pointer(top / ".git", prefix="gitdir:") or top / ".git"
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 (`~` stays if the home folder is unknown)
+    found: set[Path] = set()
+    for at in (git, pointer(git / "commondir") or git, home, home / ".config" / "git"):
+        settings = [one for name in ("config", "config.worktree", ".gitconfig") for one in _settings_in(at / name)]
+        for setting, value in settings:
+            words = (value,) if setting in _LATER_SETTINGS else (value, *value.lstrip("!").split())
+            place = at if setting in _INCLUDES else top
+            named = [Path(os.path.realpath(place / word.strip("'\""))) for word in words if "\0" not in word]
+            found |= {one for one in named if setting in _LATER_SETTINGS or one.is_file()}
+    return {one for one in found if one != root and one.is_relative_to(root) and not one.is_relative_to(root / ".git")}
 
 
 def _refuse_others(at: Path) -> None:

@@ -31,7 +31,7 @@ def inspector(
     environment: Mapping[str, str] | None = None,
     programs: ProgramSearch | None = None,
     private: Callable[[], PrivateFolder | None] = lambda: None,
-    is_confined: bool = False,
+    is_confined: Callable[[], bool] = bool,
     foresees: bool = False,
     clock: Clock | None = None,
     timeout_s: float = INSPECT_S,
@@ -39,8 +39,8 @@ def inspector(
     """Finds the facts of calls of `tools` in `workspace`, all of a step within `timeout_s` seconds.
 
     `home` is what `~` stands for, `environment` what a command would see (default: this process's, both). `programs` says where
-    names of programs lead, `private` which folder commands have for themselves; give those of the `Shell`. `is_confined`: a
-    sandbox keeps commands from all else. `foresees`: it also says which calls would fail; the tools work on the files and
+    names of programs lead, `private` which folder commands have for themselves; give those of the `Shell`. `is_confined`: whether
+    a sandbox keeps commands from all else now. `foresees`: it also says which calls would fail; the tools work on the files and
     programs of this process. A call whose facts cannot be had (out of time, arguments that are no object) has `unknown` facts,
     and is asked about.
     """
@@ -74,7 +74,7 @@ def inspector(
                 kept=[kept for tool in tools if tool.keeps is not None and (kept := tool.keeps()) is not None],
                 programs=known[0],
                 private=private() if effect_of(plan) == "execute" else None,
-                is_confined=is_confined,
+                is_confined=is_confined(),
             )
             if not foresees or plan.call.name not in own:
                 return found

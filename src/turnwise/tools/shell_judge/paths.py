@@ -1,6 +1,8 @@
 """Where the path of a call leads: links followed, `..` and `~` resolved, a missing tail kept."""
 
+import contextlib
 import fnmatch
+import functools
 import os
 import re
 import stat
@@ -11,10 +13,11 @@ from typing import TypeVar, cast
 import msgspec
 
 from turnwise.base.private_folders import private_folder_of
-from turnwise.rules.guarded_names import is_secret
+from turnwise.rules.guarded_names import is_secret, runs_later
 from turnwise.rules.permission_facts import Access, PathFact
 from turnwise.rules.permission_paths import is_inside
 from turnwise.tools.sandbox.environment import PrivateFolder
+from turnwise.tools.sandbox.git import named_in_settings
 from turnwise.tools.shell_judge.word_spelling import SegmentGlob
 from turnwise.tools.shell_judge.wrappers import CommandWords
 from turnwise.tools.workspace.output import is_gone_output
@@ -199,7 +202,19 @@ class Paths:
             kept=kept,
             passing=passing,
             private=private,
+            later=any(is_inside(resolved, folder=named) for named in self._named),
         )
+
+    @functools.cached_property
+    def _named(self) -> list[str]:
+        """What runs later though its own name does not say so: git's settings name it, or a link right in the workspace does."""
+        links: list[str] = []
+        with contextlib.suppress(OSError), os.scandir(self.workspace) as entries:
+            links = [entry.path for entry in entries if entry.is_symlink() and runs_later(entry.name)]
+        targets = [os.path.realpath(link) for link in links]
+        return [one for one in targets if one != self.workspace] + [
+            str(path) for path in named_in_settings(Path(self.workspace))
+        ]
 
     def _real(self, full: str) -> str:
         return full if self.private is None or self.contains(full) else self.private.real_path(full)

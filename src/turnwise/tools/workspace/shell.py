@@ -43,6 +43,7 @@ from turnwise.vocab.file_names import shown_name
 
 DEFAULT_S = 120
 MAX_S = 1800
+MAX_TOLD = 20  # of the files that were moved aside
 KEPT_BYTES = 24 * 1024  # of the head and of the tail each; below the cap on results
 
 # Where PATH has none that is apart: it may name a virtual environment only, or the workspace may be all of the machine.
@@ -121,6 +122,7 @@ class Shell:
         self._private = tuple(private)
         self._scratch = Scratch()
         self._count = 0
+        self._can_guard = True
         self._git = find_git_folders(root.resolve()) if self.sandbox.files else GitFolders()
 
     @property
@@ -152,9 +154,8 @@ class Shell:
 
     @property
     def is_confined(self) -> bool:
-        """Whether a sandbox keeps its commands from files outside, from secrets, other processes and the network."""
-        sandbox = self.sandbox
-        return sandbox.files and sandbox.secrets and sandbox.processes and sandbox.leaves_none and not self.has_network
+        """Whether a sandbox keeps its commands from other files, guarded ones, secrets, other processes and the network."""
+        return self.sandbox.confines and self._can_guard and not self.has_network
 
     def inspector(self, tools: Iterable[Tool], *, clock: Clock | None = None, foresees: bool = False) -> Inspector:
         """Finds the facts of calls of `tools`, as its commands will see the folder. `foresees`: it also says which would fail."""
@@ -164,7 +165,7 @@ class Shell:
             environment=command_environment(os.environ, temporary=None, also=self._also_env, hidden=self._hidden_env),
             programs=self.programs,
             private=self.private_folder,
-            is_confined=self.is_confined,
+            is_confined=lambda: self.is_confined,
             foresees=foresees,
             clock=clock,
         )
@@ -225,12 +226,14 @@ class Shell:
             notes.append(f"[timed out after {round(timeout_s, 2):g} s{why}; it and what it started were ended]")
         finally:
             git += [guard.put_back() for guard in guards]
-            moved = [] if kept is None else await asyncio.to_thread(kept.put_back)
+            moved = await self._put_back(kept)
         if notes and keeps == "guarded" and _BY_SANDBOX.search(tape.ending):
             await self._look_again()
         failed = bool(notes)
         notes += [f"[{one}]" for one in self._refusal_told(tape, git=git_folders, failed=failed, keeps=keeps)]
-        notes += [f"[{one}. {KEPT_SAID['guarded']}]" for one in moved]
+        if moved:
+            more = [f"and {len(moved) - MAX_TOLD:,} more"] if len(moved) > MAX_TOLD else []
+            notes.append(f"[{'; '.join([*moved[:MAX_TOLD], *more])}. {KEPT_SAID['guarded']}]")
         notes += [f"[{one}]" for done in git for one in done.told]
         if changed := [path for done in git for path in done.changed]:
             notes.append(f"[{', '.join(changed)}: put back as before; a command may not change what git executes]")
@@ -250,8 +253,17 @@ class Shell:
                 raise CannotGuard("no sandbox here keeps it in")
             return await asyncio.to_thread(GuardedFiles, self.root.resolve())
         except CannotGuard as error:
+            self._can_guard = False
             self._lost(str(error))
             raise ToolFault(f"{NOT_UNASKED}: {error}") from None
+
+    async def _put_back(self, kept: GuardedFiles | None) -> list[str]:
+        """What was moved aside. Where that cannot be, the session asks again, and the person is told."""
+        try:
+            return [] if kept is None else await asyncio.to_thread(kept.put_back)
+        except CannotGuard as error:
+            self._lost(str(error))
+            return [str(error)]
 
     async def _look_again(self) -> None:
         if not await asyncio.to_thread(self.sandbox.still_works):
