@@ -129,7 +129,7 @@ class TypedWords:
 
     @contextlib.contextmanager
     def heeded(self) -> Generator[None]:
-        with self._terminal.heeding(self._typed, keep=self._keep, stop=self._stop):
+        with self._terminal.heeding(self._typed, keep=self._keep, draft=lambda: self._begun, stop=self._stop):
             try:
                 yield
             finally:
