@@ -62,6 +62,13 @@ def test_every_other_name_stands_for_a_command() -> None:
     assert set(OTHER_NAMES.values()) <= set(COMMANDS)
     assert "turnwise --continue" in unknown_said("/resume") and "--session" in unknown_said("/resume")
     assert "did you mean `/cost`?" in unknown_said("/cots")
+    assert "`turnwise auth add` stores a key" in unknown_said("/login")
+
+
+def test_a_command_for_the_shell_is_sent_to_no_model() -> None:
+    """Proves (issue 46): in Claude Code `!git diff` runs it; here it cost a request. A blank before it makes it text."""
+    assert command_of("!git diff") == ("!", "") and "Ctrl-Z leads to your shell" in unknown_said("!")
+    assert command_of(" !important wins") is None
 
 
 def test_tab_shows_every_command_with_its_meaning(tmp_path: Path) -> None:
