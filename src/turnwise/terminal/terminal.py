@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sys
@@ -336,25 +337,28 @@ class Terminal:
             raise
 
     def _main_prompt(self) -> "PromptSession[str]":
+        """What a `/` may be is listed as soon as it is typed; other words, with Tab."""
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.filters import Condition
 
         input, output = self._ends()
-        self._main = PromptSession(
+        session: PromptSession[str] = PromptSession(
             self._message,
             style=bar_style(),
             input=input,
             output=output,
             history=_history_in(self._history, keeps=lambda text: text != self._cleared),
             completer=None if self._completer is None else self._completer(),
-            complete_while_typing=False,
+            complete_while_typing=Condition(lambda: re.fullmatch(r"/\S*", session.default_buffer.text) is not None),
             multiline=True,
             prompt_continuation="  ",
             key_bindings=text_keys(self._actions, say=self.say),
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
         )
-        add_line_below(self._main, self._bar)
-        return self._main
+        add_line_below(session, self._bar)
+        self._main = session
+        return session
 
     def _message(self) -> "StyleAndTextTuples":
         """With the rows above it, as long as the text is not sent."""

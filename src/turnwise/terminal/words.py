@@ -404,7 +404,7 @@ def completer(
         async def get_completions_async(
             self, document: Document, complete_event: CompleteEvent
         ) -> AsyncGenerator[Completion]:
-            if _MODEL.fullmatch(document.current_line_before_cursor):
+            if complete_event.completion_requested and _MODEL.fullmatch(document.current_line_before_cursor):
                 await models.ask()
             for completion in self.get_completions(document, complete_event):
                 yield completion
