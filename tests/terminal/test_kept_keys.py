@@ -173,6 +173,8 @@ def test_a_server_of_ones_own_is_given_a_key_at_the_first_start(
         assert stranger.seen and KEY not in "".join(stranger.seen)
         assert cli("auth", "remove", f"{lab.url}/v1").code == 0 and cli("-p", "Hi.").code == 6
         assert given(KEY, "auth", "add", lab.url).code == 0 and cli("-p", "Hi.").code == 0
+    far = given(KEY, "auth", "add", "http://llm.invalid/v1", "--untried")
+    assert "`http` encrypts nothing: the key can be read on the way to llm.invalid" in far.err
     for url in ("http://user:xyzzy@host/v1", "http://host/v1?key=x"):
         refused = cli("auth", "add", url)
         assert refused.code == 2 and "xyzzy" not in refused.err and "key=x" not in refused.err

@@ -1,9 +1,12 @@
 """A provider's key that a person gives: whose it is, whether the provider refuses it, and where it is kept."""
 
+import contextlib
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -81,6 +84,16 @@ def _server_at(url: str) -> Profile:
     if (known := profile_at(url)) is not None:
         return key_owner(known)
     return msgspec.structs.replace(find_profile(ANY_FAMILY), name=origin, title=origin, base_url=url.rstrip("/"))
+
+
+def unencrypted_line(profile: Profile) -> str:
+    """What to say before a key is sent by `http` to another machine; else empty."""
+    parts = urlsplit(profile.base_url or "")
+    host = parts.hostname or ""
+    with contextlib.suppress(ValueError):
+        if parts.scheme == "https" or host == "localhost" or ipaddress.ip_address(host).is_loopback:
+            return ""
+    return f"`http` encrypts nothing: the key can be read on the way to {host}"
 
 
 def try_key(profile: Profile, key: str) -> TriedKey:

@@ -19,6 +19,7 @@ from turnwise.coding_agent.provider_keys import (
     read_key,
     store_key,
     try_key,
+    unencrypted_line,
     variables_set,
 )
 from turnwise.coding_agent.text import clean_row
@@ -95,6 +96,8 @@ def add_key(provider: str | None, in_file: bool, untried: bool, as_json: bool) -
     """
     with as_one_line():
         named = None if provider is None else owner_named(provider)
+        if named is not None and (line := unencrypted_line(named)):
+            say(clean_row(line))
         terminal = Terminal() if is_attended() else None
         if terminal is None:
             said, key = read_key(sys.stdin.read(2 * MOST_KEY_CHARS))
@@ -135,9 +138,12 @@ def ask_key(terminal: Terminal, *, typed: str = "") -> tuple[Profile, str, Tried
 def ask_key_at(terminal: Terminal, base_url: str) -> list[str]:
     """A key that the person pastes for the server at this address, tried there and kept: the lines that say so. Empty: they have
     none. Raises CallerError for what is no key, and for one that was refused."""
+    owner = owner_named(base_url)
+    if line := unencrypted_line(owner):
+        terminal.say(clean_row(line))
     if not (typed := _line(terminal, PASTE_AT, hides=lambda _: True)):
         return []
-    owner, (_, key) = owner_named(base_url), read_key(typed)
+    _, key = read_key(typed)
     if (tried := try_key(owner, key)).refused:
         raise CallerError(f"{tried.said(owner)}; it was not kept")
     return [tried.said(owner), *store_key(owner, key, env=os.environ)[1]]
