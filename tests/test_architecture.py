@@ -47,7 +47,7 @@ NODES = {
     "running": 21_150,
     "settings": 7_350,
     "telemetry": 3_800,
-    "terminal": 47_700,
+    "terminal": 47_750,
     "testing": 6_550,
     "tools": 51_100,
     "turn": 29_350,

@@ -204,7 +204,8 @@ async def play_live() -> str | None:
     from turnwise.lab import Lab
     from turnwise.lab.demo import agent_for, new_folder
 
-    say(style("\nOne turn, live: 'Set the status in notes.txt to done.'", "bold"), stream=sys.stdout)
+    say(stream=sys.stdout)
+    say(style("One turn, live: 'Set the status in notes.txt to done.'", "bold"), stream=sys.stdout)
     async with Lab(chunk_delay_s=0.02) as lab:
         with new_folder() as name:
             path = Path(name, "notes.txt")

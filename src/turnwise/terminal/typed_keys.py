@@ -127,7 +127,7 @@ class TypedKeys(Vt100Input):
 
 
 class OneKey:
-    """One of the `letters` answers without Enter, once it has stood alone in the line for `alone_s`: no word goes on with it. One
+    """One of the `letters` answers without Enter, once it has stood alone in the line for `alone_s`, so it begins no word. One
     that comes as soon as the question does waits for Enter."""
 
     def __init__(
