@@ -72,8 +72,7 @@ NOTES = """\
 - **opencode** has no sandbox. It runs commands unasked; it judges by their words whether they leave the folder, and asks where
   a path outside is named.
 - **turnwise** asks where a command names a key, a hook or a path outside, in sandbox mode too, and its sandbox holds what the
-  words do not show. Two things cost keys here: each answer is a letter and Enter, and before the last of 20 steps it asks
-  whether the turn may take 20 more (Enter).
+  words do not show. One thing costs keys here: before the last of 20 steps it asks whether the turn may take 20 more (Enter).
 
 ## What was not tried
 - A large live model, and Claude Code's auto mode with its check on the server.

@@ -142,10 +142,10 @@ CODEX_ASKS = (
 OPENCODE_ASKS = (Question(r"Permission required", (ENTER,), (RIGHT, ENTER, ENTER)),)
 ANSWER = r".*\(\d+ s, then no\): *$"
 TURNWISE_ASKS = (
-    Question(rf"(?s)\[f\]{ANSWER}", ("y", ENTER), ("f", ENTER), rows=4),
-    Question(rf"(?s)\[p\]{ANSWER}", ("y", ENTER), ("p", ENTER), rows=4),
-    Question(rf"(?s)\[a\]{ANSWER}", ("y", ENTER), ("a", ENTER), rows=4),
-    Question(rf"(?s)\[y\]{ANSWER}", ("y", ENTER), rows=4),
+    Question(rf"(?s)\[f\]{ANSWER}", ("y",), ("f",), rows=4),
+    Question(rf"(?s)\[p\]{ANSWER}", ("y",), ("p",), rows=4),
+    Question(rf"(?s)\[a\]{ANSWER}", ("y",), ("a",), rows=4),
+    Question(rf"(?s)\[y\]{ANSWER}", ("y",), rows=4),
     Question(r"(?s)\[Y/n\].*then\s+no\): *$", (ENTER,), rows=3),
 )
 

@@ -20,7 +20,7 @@ SCREENS = {
         "2",
     ),
     "codex": ("  Would you like to run the following command?\n› 1. Yes, proceed (y)\n", "y", "a"),
-    "turnwise": ("[y] yes, once  [a] always in this session  [n] no\ny, a or n (299 s, then no):\n", "y\r", "a\r"),
+    "turnwise": ("[y] yes, once  [a] always in this session  [n] no\ny, a or n (299 s, then no):\n", "y", "a"),
 }
 
 

@@ -51,6 +51,13 @@ class Person:
     def types(self, text: str) -> None:
         os.write(self._end, text.encode())
 
+    def types_after(self, keys: str, *, pause_s: float) -> None:
+        """Read for so long, then type them: a person who has looked at the question."""
+        deadline = time.monotonic() + pause_s
+        while time.monotonic() < deadline:
+            self._more()
+        self.types(keys)
+
     def types_until(self, keys: str, text: str, *, pause_s: float) -> None:
         """Types them after a pause, and again where a slow program took them for more of what was typed before: until that text
         comes, or the end."""

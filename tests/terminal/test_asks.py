@@ -239,7 +239,9 @@ def test_an_answer_is_taken_strictly(lab: Lab, folder: Path) -> None:
         for answer in ("", "yy", "ja"):
             person.sees("then no)")
             person.types(f"{answer}\r")
-            person.sees(f"`{answer}` is no answer to this; it is y, a, e, n, d or l; ? explains them")
+            person.sees(
+                f"{f'`{answer}`' if answer else 'Enter'} is no answer to this; it is y, a, e, n, d or l; ? explains them"
+            )
         person.sees("then no)")
         person.types("?\r")
         person.sees("  n, no      do not run it; the model is told")
@@ -322,7 +324,7 @@ def test_all_of_a_long_write_is_shown_in_a_pager_of_our_own(lab: Lab, folder: Pa
         shown = person.sees("[s] show all of it")
         assert "[... 1,803 more lines]" in shown and "line 1999" not in shown
         assert "? Create big.sh?\n" in shown.rpartition("more lines]")[2]
-        person.sees("y, a, f, n, d, l or s (")
+        person.sees("y, a, f, n, d, l or s, then Enter (")
         person.sees("then no)")
         person.types("s\r")
         person.sees("? Create big.sh? (y, a, f, n, d, l or s;")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from terminal.person import at_terminal
 from terminal.running import Cli, begin, end
 from turnwise._version import __version__
 from turnwise.lab import builtin_scripts
@@ -126,6 +127,14 @@ def test_the_demo_is_as_wide_as_columns_says(cli: Cli, monkeypatch: pytest.Monke
     table = cli("demo").out.partition("One turn, live")[0]
     assert max(map(len, table.splitlines())) == 72
     assert table.count("tokens more: what describes") == 4  # and 816 less where a call is cut
+
+
+def test_the_demo_is_read_in_a_narrow_terminal(folder: Path) -> None:
+    """Proves (issue 46): at 40 columns the table was one word wide and 180 rows long."""
+    with at_terminal("demo", cwd=folder, columns=40) as person:
+        person.leaves_by(0)
+    assert max(map(len, person.said.split("\n"))) <= 40 and person.said.count("\n") < 100
+    assert person.said.count("✓ turnwise (") == 5 and "All as promised." in person.said
 
 
 def test_the_demo_shows_a_turn_on_a_real_file(cli: Cli) -> None:

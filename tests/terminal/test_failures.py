@@ -46,6 +46,10 @@ each_family = pytest.mark.parametrize("family", ["openai_chat", "openai_response
         ),
         (["-m", "M", "modles"], "no command `modles`; did you mean `models`?"),
         (["login"], "no command `login`; did you mean `auth add`?"),
+        (["hepl"], "no command `hepl`; did you mean `--help`?"),
+        (["confg"], "no command `confg`; did you mean `doctor`?"),
+        (["--yolo", "fix it"], "no option `--yolo`: --mode edits changes files unasked; Shift-Tab in a session"),
+        (["-p", "--resume", "hi"], "no option `--resume`: --continue goes on with the last session here"),
         (
             ["-m", "M", "sk-ant-0123456789"],
             "that looks like a key, and was sent to nobody: `turnwise auth add` asks for it",
@@ -223,7 +227,8 @@ def test_a_wrong_key_is_a_401_in_one_line(cli: Cli, folder: Path, monkeypatch: p
         ran = cli("run", "hi", "--api-key-env", "MY_KEY", *at(strict, "plain-answer"))
     assert (ran.code, ran.out) == (6, "The provider failed (401), auth: Incorrect API key provided.\n")
     assert (
-        "check the key, and that it may use this model (--api-key-env names its variable)" in ran.err
+        "check the key, and that it may use this model (`turnwise auth add` stores one; --api-key-env names a"
+        in ran.err
         and KEY not in ran.err
     )
     with running_lab(key="another") as strict:

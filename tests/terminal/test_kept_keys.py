@@ -141,6 +141,46 @@ def test_a_new_user_pastes_a_key_and_the_first_prompt_is_answered(folder: Path, 
     assert is_secret(str(file)) and is_secret("/home/me/.local/state/turnwise/keys/credentials.json", home="/home/me")
 
 
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_server_of_ones_own_is_given_a_key_at_the_first_start(
+    folder: Path, tmp_path: Path, cli: Cli, columns: int
+) -> None:
+    """Proves (issue 46): who types the URL of a server that wants a key is asked for it. A wrong one is refused and not kept, a
+    broken one is put together, and the next start needs neither question nor variable. It goes to that server alone, and
+    `turnwise auth` knows it by its URL."""
+    with Strangers() as stranger, running_lab([ANSWER], key=KEY) as lab:
+        with at_terminal("Hello there.", cwd=folder, columns=columns) as person:
+            for key, said in (
+                (f"wrong{KEY}", "refused the key: HTTP 401"),
+                (PASTED, "did not refuse the key: it lists"),
+            ):
+                person.sees("key or model:")
+                person.types(f"{lab.url}/v1{ENTER}")
+                person.sees("it wants a key: paste it (it is not")
+                person.types(f"{key}{ENTER}")
+                person.sees(f"{lab.url} ")
+                assert " ".join(person.sees(said.split()[-1]).split()) == said
+            person.sees("model [1]:")
+            person.types(f"aardvark{ENTER}")
+            person.sees("> Hello there.")
+            person.sees("Good day.")
+            person.types("/quit\r")
+            person.leaves_by(0)
+            assert KEY not in person.raw and KEY[12:] not in person.raw
+        assert cli("-p", "Again.").out == "Good day.\n"
+        told = json.loads(cli("auth", "list", "--json").out)["keys"]
+        assert [(one["provider"], one["goes_to"], one["ends_with"]) for one in told] == [(lab.url, lab.url, "WXYZ")]
+        cli("-p", "Hi.", "-m", "openai_chat:aardvark", "--base-url", f"{stranger.url}/v1")
+        assert stranger.seen and KEY not in "".join(stranger.seen)
+        assert cli("auth", "remove", f"{lab.url}/v1").code == 0 and cli("-p", "Hi.").code == 6
+        assert given(KEY, "auth", "add", lab.url).code == 0 and cli("-p", "Hi.").code == 0
+    far = given(KEY, "auth", "add", "http://llm.invalid/v1", "--untried")
+    assert "`http` encrypts nothing: the key can be read on the way to llm.invalid" in far.err
+    for url in ("http://user:xyzzy@host/v1", "http://host/v1?key=x"):
+        refused = cli("auth", "add", url)
+        assert refused.code == 2 and "xyzzy" not in refused.err and "key=x" not in refused.err
+
+
 def test_keys_are_added_listed_and_removed(
     folder: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,8 @@ def test_what_stands_in_two_columns_stays_in_them() -> None:
         "  /undo  take back what the\n         last turn changed"
     )
     assert fitted("  answer: it is done now", columns=14) == "  answer: it\n  is done now"
+    wide = "  paste a provider's key below  it is tried"
+    assert fitted(wide, columns=36) == "  paste a provider's key below  it\n  is tried"  # two columns have no room
     assert fitted("[y] yes  [a] always  [n] no", columns=16) == "[y] yes  [a]\nalways  [n] no"
 
 

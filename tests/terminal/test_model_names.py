@@ -79,7 +79,10 @@ async def test_tab_completes_models_behind_the_command(tmp_path: Path) -> None:
             commands={"/model": ""}, others={}, folder=tmp_path, models=ModelsAtHand(offers, choice=lambda: choice)
         )
         there = [
-            [one.text async for one in typed.get_completions_async(Document(line), CompleteEvent())]
+            [
+                one.text
+                async for one in typed.get_completions_async(Document(line), CompleteEvent(completion_requested=True))
+            ]
             for line in ("/model plain-a", "/model ollam", "/mod")
         ]
     assert there == [["plain-answer"], ["ollama:", "ollama-cloud:"], ["/model"]] or there[1][0].startswith("ollama")

@@ -15,6 +15,7 @@ from terminal.running import Cli, at, running_lab, script
 from terminal.test_processes import wait_until
 from turnwise.base.programs import OWN_PYTHON
 from turnwise.lab import Lab
+from turnwise.terminal.pager import PAUSE_S
 
 # What a model tries in plan mode; then its plan.
 PLANS = script(
@@ -250,7 +251,8 @@ def test_carried_out_in_the_mode_before_and_told_to_the_model(lab: Lab, folder: 
         person.sees("plan>")
         person.types("Think.\r")
         person.sees("keeps it:")
-        person.types_until("c\r", "edits mode: ", pause_s=0.5)
+        person.types_after("c", pause_s=PAUSE_S)
+        person.sees("edits mode: ")
         person.sees("asked because: to write `copy.txt`")
         person.types_until("n\r", "The plan: write new.txt.", pause_s=0.5)
         leave(person, mode="edits")

@@ -19,8 +19,8 @@ def test_each_picture_is_a_row_and_there_are_not_too_many() -> None:
 @pytest.mark.costly
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_person_sees_what_the_picture_shows(name: str) -> None:
-    """Proves: the diff, the end of the output, the plan and the bottom line at 60, 80 and 200 columns, what Ctrl-O opens, an ask,
-    and the prompt's figures; `python scripts/draw_pictures.py` draws them anew."""
+    """Proves: the diff, the end of the output, the plan and the bottom line at 60, 80 and 200 columns, what Ctrl-O opens, asks,
+    the first key, the plan, `/undo`, and the prompt's figures; `python scripts/draw_pictures.py` draws them anew."""
     picture = PICTURES[name]
     seen = DRAWN["drawn"](picture, DRAWN["screen_of"](picture))
     assert (DRAWN["FOLDER"] / f"{name}.svg").read_text(encoding="utf-8") == seen

@@ -228,6 +228,17 @@ def test_pending_calls_are_answered_by_id_or_all() -> None:
     assert decide(asks, approve=[shown_a], deny=[], show=str) == (allow_a,)
 
 
+def test_an_id_is_accepted_by_its_beginning() -> None:
+    """Proves (issue 46): with its mark for `--approve`, alone for `--deny`; where several ids begin so, they are named."""
+    asks = [ask("call_1ab"), ask("call_1cd")]
+    mark = mark_of(asks[:1])
+    answers = decide(asks, approve=[f"call_1a@{mark}"], deny=["call_1c"], show=str)
+    assert [(one.call_id, one.verdict) for one in answers] == [("call_1ab", "allow"), ("call_1cd", "deny")]
+    for options in ({"approve": [f"call_1@{mark}"], "deny": []}, {"approve": [], "deny": ["call_1"]}):
+        with pytest.raises(CallerError, match="`call_1`: several ids begin so: call_1ab, call_1cd"):
+            decide(asks, **options, show=str)
+
+
 def test_nothing_is_allowed_by_a_command_that_was_not_shown() -> None:
     """Proves (issue 39, 3): an id alone, `all` alone, or the mark of other contents allows nothing; each is shown whole first."""
     long = "".join([f"line {number}; " for number in range(3001)])

@@ -22,6 +22,8 @@ from turnwise.running.watcher_events import (
     ToolProgress,
     ToolStarted,
 )
+from turnwise.settings.options import Notify
+from turnwise.terminal.attention import UNSEEN_S, Attention
 from turnwise.terminal.screen import Screen
 from turnwise.testing import FakeClock
 from turnwise.vocab import ReasoningDelta, Text, TextDelta, ToolCall, ToolResult
@@ -231,6 +233,37 @@ def test_a_session_shows_its_plan_again_and_calls_who_is_away(folder: Path) -> N
             person.types(CTRL_D)
             person.leaves_by(0)
         assert "\n> more\n" in seen_by(person, columns=60).text
+
+
+@pytest.mark.parametrize(("notify", "bells", "notices"), [(None, 1, 1), ("bell", 1, 0), ("osc9", 0, 1), ("off", 0, 0)])
+async def test_who_looks_elsewhere_is_called_once(
+    notify: Notify | None, bells: int, notices: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves (issue 46): by a bell and a notice (OSC 9), as the setting says: at once where the terminal has said that it lost
+    the focus; where it says nothing, after a while without a key; never while it has the focus. The folder's name is cleaned."""
+    tty, clock = Tty(), FakeClock()
+    monkeypatch.setattr("sys.stderr", tty)
+    monkeypatch.setenv("TERM", "xterm")
+    folder = tmp_path / "a\x1b]2;b"
+    folder.mkdir()
+
+    async def rings(sent: str, *, after_s: float, looks: bool = False) -> tuple[int, list[str]]:
+        attention = Attention(folder, notify=notify, plain=False, clock=clock)
+        before = tty.emulator.bells, len(tty.emulator.notices)
+        attention.seen(sent)
+        attention.call("asks")
+        await clock.advance(after_s)
+        if looks:
+            attention.seen("y")
+        await clock.advance(2 * UNSEEN_S)
+        return tty.emulator.bells - before[0], tty.emulator.notices[before[1] :]
+
+    said = ["turnwise asks in a<U+001B>]2;b"] * notices
+    assert await rings("\x1b[O", after_s=0.0, looks=True) == (bells, said)
+    assert await rings("x", after_s=UNSEEN_S + 0.1) == (bells, said)
+    assert await rings("x", after_s=UNSEEN_S - 0.1, looks=True) == (0, [])
+    assert await rings("\x1b[I", after_s=2 * UNSEEN_S) == (0, [])
+    assert tty.emulator.title == "turnwise · a<U+001B>]2;b · asks"
 
 
 @pytest.mark.parametrize("args", [("--plain",), ()])

@@ -11,6 +11,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import to_plain_text
 
 from tables import each
+from terminal.person import CTRL_C, CTRL_D, at_terminal
+from terminal.running import at, running_lab
 from turnwise.agent.formatting import PRICE_WANTED, PURPOSES, purposes_said
 from turnwise.coding_agent.last_exchange import SessionSpent
 from turnwise.journal.journal import SessionRow
@@ -62,6 +64,29 @@ def test_every_other_name_stands_for_a_command() -> None:
     assert set(OTHER_NAMES.values()) <= set(COMMANDS)
     assert "turnwise --continue" in unknown_said("/resume") and "--session" in unknown_said("/resume")
     assert "did you mean `/cost`?" in unknown_said("/cots")
+    assert "`turnwise auth add` stores a key" in unknown_said("/login")
+
+
+def test_a_command_for_the_shell_is_sent_to_no_model() -> None:
+    """Proves (issue 46): in Claude Code `!git diff` runs it; here it cost a request. A blank before it makes it text."""
+    assert command_of("!git diff") == ("!", "") and "Ctrl-Z leads to your shell" in unknown_said("!")
+    assert command_of(" !important wins") is None
+
+
+def test_a_slash_shows_the_commands_that_begin_so(folder: Path) -> None:
+    """Proves (issue 46): as in other agents, without Tab; no server is asked for models before Tab."""
+    with running_lab() as lab, at_terminal(*at(lab, "plain-answer"), cwd=folder, columns=80) as person:
+        person.sees("\n>")
+        person.types("/u")
+        person.sees("/undo")
+        person.types("sage\r")
+        person.sees("0 turns, 0 requests")
+        person.sees(">")
+        person.types("/model plain")
+        person.sees("/model plain")
+        person.types(f"{CTRL_C}{CTRL_D}")
+        person.leaves_by(0)
+    assert not lab.requests
 
 
 def test_tab_shows_every_command_with_its_meaning(tmp_path: Path) -> None:

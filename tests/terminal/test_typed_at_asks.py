@@ -2,6 +2,8 @@
 
 import os
 import pty
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +19,10 @@ from turnwise.lab import Lab, Script
 from turnwise.lab.script import ScriptedCall, ScriptedStep
 from turnwise.terminal.pager import PAUSE_S, TypingPause
 from turnwise.terminal.terminal import Terminal
-from turnwise.terminal.typed_keys import KeysUse, TypedKeys
+from turnwise.terminal.typed_keys import STOOD_S, KeysUse, OneKey, TypedKeys
 from turnwise.testing import FakeClock
 
+CTRL_Z = "\x1a"
 ASKS_LATER = script(
     "asks-later",
     """
@@ -134,6 +137,57 @@ async def test_keys_that_go_on_with_a_text_without_a_pause_are_no_answer(typist:
 
 
 @pytest.mark.promise("wait:ask")
+async def test_a_letter_answers_alone_only_if_the_question_was_there_before_it(typist: Typist) -> None:
+    """Proves: not as soon as the question comes, nor a word, nor a letter of no answer; and the Enter of a habit right behind the
+    letter answers nothing else."""
+    one_key = OneKey(lambda: ["y", "n"], input=typist.keys, pause=typist.pause, clock=typist.clock)
+    assert not one_key.answers("y")
+    one_key.stands()
+    await typist.clock.advance(STOOD_S - 0.01)
+    assert not one_key.answers("y")
+    await typist.clock.advance(0.02)
+    assert [text for text in ("", "y", "Y", "n", "yn", "x", "?") if one_key.answers(text)] == ["y", "Y", "n"]
+    typist.pause.answered()
+    typist.keys.wants("choice")
+    enter = KeyPress(Keys.ControlM, "\r")
+    assert typist.keys.sift([enter]) == []
+    await typist.clock.advance(PAUSE_S)
+    assert typist.keys.sift([enter]) == [enter]
+
+
+@pytest.mark.promise("wait:ask")
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_each_ask_is_answered_by_one_key(lab: Lab, folder: Path, columns: int) -> None:
+    """Proves (issue 46): `y`, `n` and `?` count without Enter, at every width; `d` opens a line for the reason. After Ctrl-Z and
+    `fg` the whole ask stands on the screen again."""
+    line = shlex.join([sys.executable, "-m", "turnwise", "run", "Go.", *at(lab, "two")])
+    env = {"PS1": "shell$ ", "HISTFILE": os.devnull}
+    with at_terminal("--norc", "--noprofile", "-i", cwd=folder, env=env, program=("bash",), columns=columns) as person:
+        person.sees("shell$ ")
+        person.types(f"{line}\r")
+        person.sees("then no)")
+        person.types_after("?", pause_s=2 * STOOD_S)
+        person.sees("y, yes     run it, this once")
+        person.sees("then no)")
+        person.types(CTRL_Z)
+        person.sees("Stopped")
+        person.sees("shell$ ")
+        person.types("fg\r")
+        assert "  asked because:" in person.sees("? Run `touch one.txt`?") + person.sees("[y] yes, once")
+        person.sees("then no)")
+        person.types_after("y", pause_s=2 * STOOD_S)
+        person.sees("? Run `touch two.txt`?")
+        person.sees("then no)")
+        person.types_after("d", pause_s=2 * STOOD_S)
+        person.sees("why not")
+        person.types("not today\r")
+        assert "They said: not today" in person.sees("shell$ ").replace("\n", " ")
+        person.types("exit\r")
+        person.leaves_by(0)
+    assert (folder / "one.txt").exists() and not (folder / "two.txt").exists()
+
+
+@pytest.mark.promise("wait:ask")
 async def test_what_is_pasted_is_no_choice_and_may_be_an_answer_in_words(typist: Typist) -> None:
     """Proves: it goes to the text, with the keys right behind it, as a paste can hold the mark of its own end; a question in
     words takes it."""
@@ -157,7 +211,7 @@ def test_a_terminal_whose_keys_are_read_takes_all_that_is_written(
 
     async def read_keys() -> list[bool]:
         found = list[bool]()
-        with Terminal().heeding(lambda text: None, keep=lambda text: None, stop=lambda: None):
+        with Terminal().heeding(lambda text: None, keep=lambda text: None, draft=str, stop=lambda: None):
             found.append(os.get_blocking(typist.keys.fileno()))
         with typist.keys.attach(lambda: None):
             found.append(os.get_blocking(typist.keys.fileno()))
@@ -212,8 +266,9 @@ def test_an_ask_comes_before_a_half_typed_text_which_comes_back(lab: Lab, folder
         (folder / "go.txt").touch()
         person.sees("? Run `touch made.txt`?")
         person.sees("then no)")
-        person.types_until("\r", "`` is no answer to this", pause_s=PAUSE_S)  # what comes sooner goes to the text
+        person.types_until("\r", "Enter is no answer to this", pause_s=PAUSE_S)  # what comes sooner goes to the text
         assert not (folder / "made.txt").exists()
+        person.sees("n or d, then Enter (")
         person.sees("then no)")
         person.types("y\r")
         person.sees("» and in Fr")

@@ -139,7 +139,7 @@ def test_a_server_without_a_list_is_told_and_a_name_is_asked_for() -> None:
     assert listed_lines(listed)[1].startswith("type the name of a model there")
     with running_lab(key=KEY) as lab:
         listed = list_at(f"{lab.url}/v1", api_key_env=None, env={})
-        assert "`URL --api-key-env NAME`" in listed.why
+        assert listed.wants_key and "`URL --api-key-env NAME`" in listed.why_said
         assert list_at(f"{lab.url}/v1", api_key_env="MINE", env={"MINE": KEY}).names
     with pytest.raises(CallerError, match="is no base URL"):
         list_at("http://", api_key_env=None, env={})

@@ -184,21 +184,21 @@ def open_endpoint(
 
 
 def _kept_key(profile: Profile, *, address: str, env: Mapping[str, str]) -> Secret | None:
-    """The stored key, if the address is the provider's own and the one that it was stored for. Raises MissingKey that says
-    where it goes, CallerError if it cannot be read."""
+    """The stored key, if the address is the provider's own and the one that it was stored for; else the key that is stored for
+    this address. Raises MissingKey that says where the provider's goes, CallerError if it cannot be read."""
     from turnwise.settings.kept_keys import kept_keys, kept_text  # the library has no need of it
 
-    owner = key_owner(profile)
-    if (kept := kept_keys(env).get(owner.name)) is None:
+    owner, there, keys = key_owner(profile), origin_of(address), kept_keys(env)
+    kept = keys.get(owner.name)
+    own = owner.name if kept is not None and origin_of(owner.base_url or "") == there else there
+    if (found := keys.get(own)) is not None and found.origin == there:
+        return Secret(kept_text(found, provider=own), origin=there)
+    if kept is None or not profile.key_required:
         return None
-    if not kept.origin == origin_of(owner.base_url or "") == origin_of(address):
-        if not profile.key_required:
-            return None
-        raise MissingKey(
-            f"the stored key of `{owner.name}` goes to {kept.origin} alone, not to {origin_of(address)}: for that address name "
-            "the variable that holds its key with --api-key-env"
-        )
-    return Secret(kept_text(kept, provider=owner.name), origin=kept.origin)
+    raise MissingKey(
+        f"the stored key of `{owner.name}` goes to {kept.origin} alone, not to {there}: store the key of that address with "
+        f"`turnwise auth add {there}`, or name the variable that holds it with --api-key-env"
+    )
 
 
 def endpoint_of(model: Model, *, is_key_needed: bool) -> Endpoint:

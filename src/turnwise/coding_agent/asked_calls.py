@@ -526,17 +526,28 @@ def decide(
 
 
 def _named(ids: Sequence[str], *, known: dict[str, OneAsk], option: str) -> set[str]:
-    if ALL in ids:
+    whole = [whole_id(id, known=known) for id in ids]
+    if ALL in whole:
         return set(known)
-    if strange := [id for id in ids if id not in known]:
+    if strange := [id for id in whole if id not in known]:
         raise CallerError(f"{option} `{strange[0]}`: no such call waits; there are {', '.join(known)}, or `all`")
-    return set(ids)
+    return set(whole)
+
+
+def whole_id(given: str, *, known: Collection[str]) -> str:
+    """The id that begins so, if it is one alone; else what was given. Raises CallerError if several do."""
+    begun = [] if given in known or given == ALL or not given else [id for id in known if id.startswith(given)]
+    if len(begun) > 1:
+        raise CallerError(f"`{given}`: several ids begin so: {', '.join(begun)}")
+    return begun[0] if begun else given
 
 
 def marked(given: str, *, known: Collection[str]) -> tuple[str, str]:
-    """The id that a value of `--approve` or `--reply` is for, or `all`, and the mark behind it; empty where there is none."""
+    """The id that a value of `--approve` or `--reply` is for, given whole or by its beginning, or `all`; and the mark behind it;
+    empty where there is none. Raises CallerError if several ids begin so."""
     found = None if given in known else _MARKED.fullmatch(given)
-    return (given, "") if found is None else (found[1], found[2])
+    id, mark = (given, "") if found is None else (found[1], found[2])
+    return whole_id(id, known=known), mark
 
 
 def check_shown(

@@ -1,21 +1,25 @@
 """A provider's key that a person gives: whose it is, whether the provider refuses it, and where it is kept."""
 
+import contextlib
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
 from turnwise.agent.formatting import many
 from turnwise.agent.models import ON_THE_COMMAND_LINE, ModelName, find_profile, open_endpoint
 from turnwise.base.threads import run_to_end
-from turnwise.coding_agent.model_names import keys_in, may_be_chosen, offered_by
+from turnwise.coding_agent.choice import ANY_FAMILY
+from turnwise.coding_agent.model_names import URL, keys_in, may_be_chosen, offered_by
 from turnwise.endpoints.endpoints import Secret
 from turnwise.errors import CallerError, ProviderFault
 from turnwise.settings.kept_keys import KeptKey, clean_key, keep_key, keys_file
 from turnwise.vocab import FaultKind
-from turnwise.wire.profiles import Profile, key_owner, origin_of, owner_by_key
+from turnwise.wire.profiles import Profile, key_owner, origin_of, owner_by_key, profile_at
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*(?:KEY|TOKEN))=(.+)", re.DOTALL)
 _NO_RIGHT = 403  # a key without the right to list models may still have the right to ask one
@@ -59,16 +63,37 @@ def read_key(text: str) -> tuple[Profile | None, str]:
 
 
 def owner_named(name: str) -> Profile:
-    """The provider of that name, whose key can be kept. Raises CallerError: an address that the user has to fill in has no origin
-    that a key could be bound to."""
+    """The provider of that name, whose key can be kept; for the URL of a server, that server under the name of its origin. Raises
+    CallerError: an address that the user has to fill in has no origin that a key could be bound to."""
+    if URL.match(name):
+        return _server_at(name)
     owner = key_owner(find_profile(name))
     if not origin_of(owner.base_url or "") or owner.auth == "none":
         variable = f" in {owner.api_key_env[0]}" if owner.api_key_env else ", and name its variable with --api-key-env"
         raise CallerError(
             f"a key of `{owner.name}` cannot be stored: its address is yours to fill in, and a stored key goes to one address "
-            f"alone; set it{variable}"
+            f"alone: `turnwise auth add URL` stores the key of an address; or set it{variable}"
         )
     return owner
+
+
+def _server_at(url: str) -> Profile:
+    """Raises CallerError for a URL with more than an address in it: a password or a query may be a key."""
+    if not (origin := origin_of(url)) or "@" in url or "?" in url:
+        raise CallerError("that is no URL of a server: give `http://HOST:PORT/v1`, without a password or a query")
+    if (known := profile_at(url)) is not None:
+        return key_owner(known)
+    return msgspec.structs.replace(find_profile(ANY_FAMILY), name=origin, title=origin, base_url=url.rstrip("/"))
+
+
+def unencrypted_line(profile: Profile) -> str:
+    """What to say before a key is sent by `http` to another machine; else empty."""
+    parts = urlsplit(profile.base_url or "")
+    host = parts.hostname or ""
+    with contextlib.suppress(ValueError):
+        if parts.scheme == "https" or host == "localhost" or ipaddress.ip_address(host).is_loopback:
+            return ""
+    return f"`http` encrypts nothing: the key can be read on the way to {host}"
 
 
 def try_key(profile: Profile, key: str) -> TriedKey:
@@ -78,7 +103,9 @@ def try_key(profile: Profile, key: str) -> TriedKey:
         endpoint = open_endpoint(ModelName(profile, "*"), api_key=secret, ways=ON_THE_COMMAND_LINE)
         models = run_to_end(offered_by(endpoint))
     except ProviderFault as error:
-        fault = error.fault
+        fault, base = error.fault, profile.base_url or ""
+        if fault.kind is FaultKind.NOT_FOUND and base.count("/") == 2:  # most servers answer below `/v1`
+            return try_key(msgspec.structs.replace(profile, base_url=f"{base}/v1"), key)
         refused = fault.kind is FaultKind.AUTH and fault.status != _NO_RIGHT
         return TriedKey(why=str(error).replace(key, "***"), refused=refused)
     except CallerError as error:

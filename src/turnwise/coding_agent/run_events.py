@@ -197,7 +197,8 @@ REMEDIES = {
     FaultKind.UNREACHABLE: "check the address (--base-url), and that the server runs",
     FaultKind.TIMEOUT: "try again later, or check the address (--base-url)",
     FaultKind.DISCONNECTED: "run it again with --continue",
-    FaultKind.AUTH: "check the key, and that it may use this model (--api-key-env names its variable)",
+    FaultKind.AUTH: "check the key, and that it may use this model (`turnwise auth add` stores one; --api-key-env names a "
+    "variable)",
     FaultKind.BAD_REQUEST: "check that the model and the API family fit together (--model)",
     FaultKind.CONTEXT_OVERFLOW: "start a new session, or ask for less at once",
     FaultKind.RATE_LIMITED: "wait, then run it again with --continue",

@@ -1,6 +1,7 @@
 """`turnwise auth`: keys of providers that turnwise keeps, and the question for one at a terminal."""
 
 import os
+import re
 import sys
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from turnwise.coding_agent.provider_keys import (
     read_key,
     store_key,
     try_key,
+    unencrypted_line,
     variables_set,
 )
 from turnwise.coding_agent.text import clean_row
@@ -35,6 +37,8 @@ from turnwise.vocab.wording import in_ticks
 from turnwise.wire.profiles import Profile, builtin_profiles
 
 PASTE = "paste the key (it is not shown): "
+PASTE_AT = "it wants a key: paste it (it is not shown), or Enter for none: "
+PLAIN_URL = re.compile(r"https?://[^?@]+")
 WHOSE = "whose key is it? (a provider, Tab completes): "
 
 AUTH_EPILOG = """\b
@@ -53,6 +57,7 @@ ADD_EPILOG = """\b
 Examples:
   turnwise auth add
   turnwise auth add openai
+  turnwise auth add https://llm.example.com/v1
   pass show openai | turnwise auth add openai
   turnwise auth add --file groq < key.txt
 
@@ -64,7 +69,7 @@ class TakesNoKey(EndsWithLine):
     """A command line with a key on it: `ps` and the shell's history show it already, so it is refused, and not repeated."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        words = [word for word in args if not word.startswith("-")]
+        words = [word for word in args if not word.startswith("-") and not PLAIN_URL.fullmatch(word)]
         if len(words) > 1 or any(map(is_like_key, words)):
             raise click.UsageError(
                 "no key is taken from the command line, where `ps` and the history of your shell show it: leave it out and "
@@ -85,11 +90,14 @@ def auth_command() -> None:
 @click.option("--untried", is_flag=True, help="Keep it without asking the provider.")
 @json_option("One JSON object: the provider, where the key is kept, and where it goes.")
 def add_key(provider: str | None, in_file: bool, untried: bool, as_json: bool) -> None:
-    """Store the key of PROVIDER: paste it when you are asked, or pipe it in. It is tried with one free request (the list of
-    models) and kept if the provider does not refuse it: in the system's keyring, or in a file that only you can read.
+    """Store the key of PROVIDER, or of the server at a URL: paste it when you are asked, or pipe it in. It is tried with one free
+    request (the list of models) and kept if the provider does not refuse it: in the system's keyring, or in a file that only you
+    can read.
     """
     with as_one_line():
         named = None if provider is None else owner_named(provider)
+        if named is not None and (line := unencrypted_line(named)):
+            say(clean_row(line))
         terminal = Terminal() if is_attended() else None
         if terminal is None:
             said, key = read_key(sys.stdin.read(2 * MOST_KEY_CHARS))
@@ -98,7 +106,7 @@ def add_key(provider: str | None, in_file: bool, untried: bool, as_json: bool) -
             said = said or named or ask_whose(terminal)
         if (whose := named or said) is None:
             raise CallerError("whose key is it? Its beginning does not say: `turnwise auth add PROVIDER`")
-        owner = owner_named(whose.name)
+        owner = named or owner_named(whose.name)
         if said is not None and owner.name in builtin_profiles() and owner_named(said.name) != owner:
             raise CallerError(
                 f"that is a key of `{said.name}` by its beginning, not of `{owner.name}`: nothing was sent"
@@ -125,6 +133,20 @@ def ask_key(terminal: Terminal, *, typed: str = "") -> tuple[Profile, str, Tried
         raise CallerError(f"{tried.said(owner)}; it was not kept")
     terminal.say(clean_row(tried.said(owner)))
     return (owner, key, tried) if not tried.why or _keeps_untried(terminal) else None
+
+
+def ask_key_at(terminal: Terminal, base_url: str) -> list[str]:
+    """A key that the person pastes for the server at this address, tried there and kept: the lines that say so. Empty: they have
+    none. Raises CallerError for what is no key, and for one that was refused."""
+    owner = owner_named(base_url)
+    if line := unencrypted_line(owner):
+        terminal.say(clean_row(line))
+    if not (typed := _line(terminal, PASTE_AT, hides=lambda _: True)):
+        return []
+    _, key = read_key(typed)
+    if (tried := try_key(owner, key)).refused:
+        raise CallerError(f"{tried.said(owner)}; it was not kept")
+    return [tried.said(owner), *store_key(owner, key, env=os.environ)[1]]
 
 
 def ask_whose(terminal: Terminal) -> Profile:
@@ -188,7 +210,7 @@ def remove_key(provider: str, as_json: bool) -> None:
     """Remove the stored key of PROVIDER. At the provider it stays valid until you revoke it there."""
     with as_one_line():
         found = kept_keys(os.environ)
-        name = provider if provider in found else owner_named(provider).name
+        name = provider if provider in found else owner_named(provider).name  # a URL is found by its origin
         if name not in found:
             raise CallerError(f"no key of `{name}` is stored; there are {in_ticks(sorted(found)) or 'none'}")
         why = drop_key(name, env=os.environ)

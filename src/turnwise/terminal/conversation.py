@@ -45,7 +45,7 @@ from turnwise.terminal.attention import Attention
 from turnwise.terminal.exit_codes import CANCELLED
 from turnwise.terminal.failures import USAGE, complain, write_json
 from turnwise.terminal.keys import Actions, keys_said
-from turnwise.terminal.pager import PromptLeft, PromptStopped, cancelling
+from turnwise.terminal.pager import PAUSE_S, PromptLeft, PromptStopped, cancelling
 from turnwise.terminal.rows import say
 from turnwise.terminal.screen import Screen
 from turnwise.terminal.single_run import Ran, TurnUnderFace, cannot_go_on, show_end
@@ -350,11 +350,13 @@ class Chat:
         """Ask whether the plan is carried out. What the person says in place of yes is the beginning of the next prompt."""
         question = f"c carries the plan out in {self._mode.before_plan} mode; words change it; Enter keeps it: "
         try:
-            said = (await self._terminal.line(lambda: question, fresh=True, takes_paste=False)).strip()
+            said = await self._terminal.line(
+                lambda: question, fresh=True, takes_paste=False, letters=lambda: ("c",), alone_s=PAUSE_S
+            )
         except (PromptStopped, PromptLeft):
             return ""
-        if said.lower() not in CARRIES_OUT:
-            return said
+        if said.strip().lower() not in CARRIES_OUT:
+            return said.strip()
         self._mode.carry_out()
         self._say_mode()
         return await self._turn(CARRY_OUT)

@@ -14,7 +14,7 @@ import msgspec
 from turnwise.agent.formatting import many
 from turnwise.base.clock import SystemClock
 from turnwise.base.extras import require_extras
-from turnwise.coding_agent.asked_calls import ALL, check_shown, decide, marked
+from turnwise.coding_agent.asked_calls import ALL, check_shown, decide, marked, whole_id
 from turnwise.coding_agent.text import visible_line
 from turnwise.errors import CallerError, JournalDamaged, JournalFailed
 from turnwise.journal.journal import DATABASES, Journal, journal_path
@@ -298,6 +298,7 @@ def answer_command(
         found = open_asks(queue, session)
         answered = {one.approval.call_id for one in found.answers}
         known = {ask.call.id for ask in found.asked.asks}
+        deny = tuple([whole_id(one, known=known) for one in deny])
         named = {*[marked(one, known=known)[0] for one in (*approve, *[id for id, _ in reply])], *deny}
         check_asked(named, found=found)
         approvals = answers_of(found.asked.asks, approve=approve, deny=deny, because=because, reply=reply)

@@ -59,12 +59,19 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class ServerModels(msgspec.Struct, frozen=True, kw_only=True):
-    """The models that a server at `base_url` offers, or `why` it has no list. `provider` comes before the names."""
+    """The models that a server at `base_url` offers, or `why` it has no list. `provider` comes before the names. `wants_key`: it
+    has refused a request without one."""
 
     base_url: str
     provider: str
     names: tuple[str, ...] = ()
     why: str = ""
+    wants_key: bool = False
+
+    @property
+    def why_said(self) -> str:
+        way = "; to store its key: `turnwise auth add URL`; from a variable: `URL --api-key-env NAME`"
+        return f"{self.why}{way * self.wants_key}"
 
 
 def read_typed(text: str, *, given: Given) -> Given:
@@ -157,9 +164,8 @@ def list_at(
         below = _list_at(f"{base_url.rstrip('/')}/v1", profile=profile, api_key_env=api_key_env, env=env)
         if isinstance(below, ServerModels):
             return below
-    needs_key = first.fault.kind is FaultKind.AUTH and not api_key_env
-    way = "; for a key: `URL --api-key-env NAME`, with the name of its variable" if needs_key else ""
-    return ServerModels(base_url=base_url, provider=profile.name, why=f"{first}{way}")
+    wants_key = first.fault.kind is FaultKind.AUTH and not api_key_env
+    return ServerModels(base_url=base_url, provider=profile.name, why=str(first), wants_key=wants_key)
 
 
 def _list_at(
@@ -196,7 +202,7 @@ def check_address(given: Given, *, env: Mapping[str, str]) -> tuple[Given, str]:
         return given, ""
     there: Given = {**given, "base_url": listed.base_url}
     where = listed.base_url.partition("?")[0]
-    return there, f"{where}: {listed.why}" if listed.why else unlisted(there, listed=listed)
+    return there, f"{where}: {listed.why_said}" if listed.why else unlisted(there, listed=listed)
 
 
 def at_listed(given: Given, *, listed: ServerModels) -> Given:
@@ -264,7 +270,12 @@ def first_choice(given: Given, *, asks: bool) -> Given:
     else:
         terminal.say(clean_row(f"remembered in {from_home(str(path))}; change it there, or take another with -m"))
     if chosen["api_key_env"]:
-        terminal.say(clean_row(f"not remembered: --api-key-env {chosen['api_key_env']}; give it each time"))
+        terminal.say(
+            clean_row(
+                f"not remembered: --api-key-env {chosen['api_key_env']}; give it each time, or store the key: `turnwise auth add "
+                f"{(chosen['base_url'] or model.partition(':')[0]).partition('?')[0]}`"
+            )
+        )
     return chosen
 
 
@@ -411,7 +422,15 @@ class _Asking:
         self._say(*listed_lines(listed))
 
     def _list(self, given: Given) -> None:
-        listed = list_at(given["base_url"] or "", api_key_env=given["api_key_env"], env=os.environ)
+        from turnwise.terminal.auth import ask_key_at
+
+        address = given["base_url"] or ""
+        listed = list_at(address, api_key_env=given["api_key_env"], env=os.environ)
+        if listed.wants_key:
+            self._say(f"{address.partition('?')[0]}: {listed.why}")
+            if kept := ask_key_at(self._terminal, address):
+                self._say(*kept)
+                listed = list_at(address, api_key_env=None, env=os.environ)
         given["base_url"] = None
         self._given, self._listed, self._options = given, listed, listed.names
         self._say(*listed_lines(listed))
@@ -425,7 +444,10 @@ def listed_lines(listed: ServerModels) -> list[str]:
     """The models of a server, by number; or why it has no list, and what to do then."""
     where = listed.base_url.partition("?")[0]
     if not listed.names:
-        return [f"{where}: {listed.why}", "type the name of a model there, or something else; ? shows what, q leaves"]
+        return [
+            f"{where}: {listed.why_said}",
+            "type the name of a model there, or something else; ? shows what, q leaves",
+        ]
     lines = [f"{where}: {many(len(listed.names), 'model')}"]
     lines += _numbered(listed.names[:MOST_LISTED])
     more = len(listed.names) - MOST_LISTED

@@ -28,7 +28,27 @@ PROMPT_OPTIONS = ("-p", "--print", "--prompt")  # print the answer and end: `run
 OWN = ("-h", "--help", "-V", "--version")  # options of `turnwise` itself
 MOST = 200  # characters of the typed text that a hint repeats
 # What people type who know other programs, and what it is here. A model that is sent such a word can do nothing with it.
-ELSEWHERE = {"help": "--help", "version": "--version", "login": "auth add", "logout": "auth remove", "exec": "run"}
+ELSEWHERE = {
+    "help": "--help",
+    "version": "--version",
+    "login": "auth add",
+    "logout": "auth remove",
+    "setup": "auth add",
+    "key": "auth add",
+    "exec": "run",
+    "cost": "usage",
+    "config": "doctor",
+    "continue": "--continue",
+    "history": "sessions list",
+}
+_MODES = "--mode edits changes files unasked; Shift-Tab in a session leads to sandbox mode, in which commands run unasked, too"
+OPTIONS_ELSEWHERE = {
+    **dict.fromkeys(("-r", "--resume"), "--continue goes on with the last session here, --session ID with any"),
+    **dict.fromkeys(("--dangerously-skip-permissions", "--yolo", "--full-auto", "--permission-mode"), _MODES),
+    **dict.fromkeys(("--allowedTools", "--allowed-tools"), "--allow 'bash(git push *)' allows a call by a pattern"),
+    "--output-format": "--json prints JSON",
+    "--max-turns": "--max-steps N sets how many steps a turn may take",
+}
 
 
 def prompt_line(command: click.Command, typed: Sequence[str]) -> str:
@@ -144,6 +164,10 @@ class LazyGroup(click.Group):
     def _with_command(self, args: list[str], *, ctx: click.Context) -> list[str]:
         if (args[0] in COMMANDS and args[0] not in ("chat", "run")) or args[0] in OWN:
             return args
+        if other := next(
+            ((name, said) for word in args if (said := OPTIONS_ELSEWHERE.get(name := word.partition("=")[0]))), None
+        ):
+            ctx.fail(f"no option `{other[0]}`: {other[1]}")
         is_named = args[0] in COMMANDS
         run = self.get_command(ctx, "run")
         assert run is not None
@@ -195,9 +219,11 @@ class LazyGroup(click.Group):
 
         if any(map(is_like_key, words)):
             return "that looks like a key, and was sent to nobody: `turnwise auth add` asks for it, without showing it"
-        slips = [name for name in COMMANDS if sorted(name) == sorted(word)]
+        names = [*COMMANDS, *ELSEWHERE]
+        slips = [word] if word in ELSEWHERE else [name for name in names if sorted(name) == sorted(word)]
+        slips += difflib.get_close_matches(word, ELSEWHERE, n=1, cutoff=ALIKE)
         slips += difflib.get_close_matches(word, COMMANDS, n=1, cutoff=ALIKE if more else 0.6)
-        if near := (ELSEWHERE.get(word) or next(iter(slips), "")) if " " not in word else "":
+        if " " not in word and (near := next((ELSEWHERE.get(slip, slip) for slip in slips), "")):
             other = "" if more else f" If it is a prompt: turnwise -p {clean(quoted(word))}"
             return f"no command `{clean(word)}`; did you mean `{near}`?{other}"
         if words == ["-"]:

@@ -133,12 +133,18 @@ def text_keys(actions: Actions, *, say: Callable[[str], object]) -> "KeyBindings
     return keys
 
 
-def question_keys() -> "KeyBindings":
-    """Esc at a question is Ctrl-C, and Ctrl-Z suspends there too."""
+def question_keys(*, again: Callable[[], object] | None = None) -> "KeyBindings":
+    """Esc at a question is Ctrl-C, and Ctrl-Z suspends there too. `again` shows the question again after `fg`."""
+    from prompt_toolkit.application import run_in_terminal
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
-    keys.add("c-z")(_suspend)
+
+    @keys.add("c-z")
+    def _(event: "KeyPressEvent") -> None:
+        _suspend(event)
+        if again is not None:
+            run_in_terminal(again)
 
     @keys.add("escape")
     def _(event: "KeyPressEvent") -> None:

@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,11 @@ from turnwise.lab import Lab
 from turnwise.terminal.command_options import FOLDER, FiniteRange, json_option
 from turnwise.terminal.failures import as_one_line, write_json
 from turnwise.terminal.last_line import EndsWithLine
-from turnwise.terminal.rows import say
+from turnwise.terminal.rows import columns_of, say
 from turnwise.terminal.screen import Screen
 
 if TYPE_CHECKING:
-    from turnwise.lab.demo import IncidentRow
+    from turnwise.lab.demo import IncidentOutcome, IncidentRow
 
 LAB_EPILOG = """\b
 Examples:
@@ -107,6 +107,7 @@ def _judged_as(lab: Lab, *, profile: str) -> str:
 # `turnwise demo`: the five incidents, a naive loop and turnwise side by side, then one live turn. No key, no network.
 
 
+LEAST_TABLE = 70  # columns: below, its words break
 DEMO_EPILOG = """\b
 Everything runs on this machine: a scripted provider on 127.0.0.1, real HTTP, real files in a temporary folder.
 Not tried with a live model: a real model may say something else than the script.
@@ -148,8 +149,13 @@ def show_rows(rows: "Sequence[IncidentRow]") -> None:
     from rich.table import Table
     from rich.text import Text
 
+    title = "Five incidents, each with a naive loop and with turnwise (same scripted provider, real HTTP, real files)"
+    if (columns_of(sys.stdout) or LEAST_TABLE) < LEAST_TABLE:
+        for line in (style(title, "bold"), *narrow_lines(rows)):
+            say(line, stream=sys.stdout)
+        return
     table = Table(
-        title="Five incidents, each with a naive loop and with turnwise (same scripted provider, real HTTP, real files)",
+        title=title,
         title_style="bold",
         title_justify="left",
         box=box.SIMPLE_HEAD,
@@ -162,10 +168,7 @@ def show_rows(rows: "Sequence[IncidentRow]") -> None:
     table.add_column("tokens", justify="right")
     for row in rows:
         table.add_row("", Text(row.title, style="bold"), "", "")
-        for loop, outcome in (("naive", row.naive), ("turnwise", row.turnwise)):
-            is_well = loop == "turnwise" and outcome.wrong is None
-            mark, colour = ("✓", "green") if is_well else ("✗", "red")
-            said = outcome.said if outcome.wrong is None else f"{outcome.said}; BUT {outcome.wrong}"
+        for loop, outcome, said, mark, colour in _outcomes(row):
             table.add_row(
                 Text(f"{mark} {loop}", style=colour), Text(said), str(outcome.requests), f"{outcome.tokens:,}"
             )
@@ -177,12 +180,32 @@ def show_rows(rows: "Sequence[IncidentRow]") -> None:
     (console if console.is_terminal else Console(width=shutil.get_terminal_size((120, 24)).columns)).print(table)
 
 
+def narrow_lines(rows: "Sequence[IncidentRow]") -> list[str]:
+    """The same where a table has no room: one paragraph for each loop."""
+    lines = list[str]()
+    for row in rows:
+        lines += ["", style(row.title, "bold")]
+        for loop, outcome, said, mark, colour in _outcomes(row):
+            counts = f"{many(outcome.requests, 'request')}, {outcome.tokens:,} tokens"
+            lines.append(f"  {style(f'{mark} {loop}', colour)} ({counts}): {said}")
+        lines += [style(f"  {row.why_more}", "dim")] if row.why_more else []
+    return lines
+
+
+def _outcomes(row: "IncidentRow") -> "Iterator[tuple[str, IncidentOutcome, str, str, str]]":
+    for loop, outcome in (("naive", row.naive), ("turnwise", row.turnwise)):
+        is_well = loop == "turnwise" and outcome.wrong is None
+        said = outcome.said if outcome.wrong is None else f"{outcome.said}; BUT {outcome.wrong}"
+        yield loop, outcome, said, "✓" if is_well else "✗", "green" if is_well else "red"
+
+
 async def play_live() -> str | None:
     """One turn on a real file, shown as it happens. Returns what was not as promised, or None."""
     from turnwise.lab import Lab
     from turnwise.lab.demo import agent_for, new_folder
 
-    click.echo(style("\nOne turn, live: 'Set the status in notes.txt to done.'", "bold"))
+    say(stream=sys.stdout)
+    say(style("One turn, live: 'Set the status in notes.txt to done.'", "bold"), stream=sys.stdout)
     async with Lab(chunk_delay_s=0.02) as lab:
         with new_folder() as name:
             path = Path(name, "notes.txt")
@@ -195,7 +218,8 @@ async def play_live() -> str | None:
             finally:
                 screen.close()
             click.echo(f"  notes.txt after: {_text_in(path)}")
-            click.echo(f"  {result.steps} steps, {result.requests} requests reported, {lab.count()} received")
+            counts = f"  {result.steps} steps, {result.requests} requests reported, {lab.count()} received"
+            say(counts, stream=sys.stdout)
             if _text_in(path) != "status: done" or not result.requests == lab.count() == 3:
                 return "the live turn did not edit the file in 3 requests"
     return None

@@ -49,6 +49,7 @@ class TypingPause:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last_s: float | None = None
+        self._answered_s: float | None = None
 
     def typed(self) -> None:
         """A key of a text came just now."""
@@ -58,9 +59,20 @@ class TypingPause:
         """The text was sent, so no key continues it."""
         self._last_s = None
 
+    def answered(self) -> None:
+        """A letter has answered a question just now, without Enter."""
+        self._answered_s = self._clock.monotonic()
+
     @property
     def is_short(self) -> bool:
-        return self._last_s is not None and self._clock.monotonic() - self._last_s < PAUSE_S
+        return self._is_since(self._last_s)
+
+    @property
+    def has_just_answered(self) -> bool:
+        return self._is_since(self._answered_s)
+
+    def _is_since(self, then_s: float | None) -> bool:
+        return then_s is not None and self._clock.monotonic() - then_s < PAUSE_S
 
 
 # What ends the program from outside becomes a cancellation: the terminal is restored, and the findings are told.

@@ -183,11 +183,13 @@ def _fitted_line(line: str, *, columns: int) -> str:
         return line
     width = max(1, columns - 1)  # at some terminals a full row would break by itself
     found = _HEAD.match(line)
-    head = found[0] if found else ""
-    indent = cells_of(COLOUR.sub("", head))
-    widest = max([cells_of(word) for word in COLOUR.sub("", line[len(head) :]).split()], default=0)
-    if indent > width * MOST_HEAD or indent + widest > width:
-        head, indent = "", 0
+    head, indent = "", 0
+    for tried in (found[0] if found else "", " " * (len(line) - len(line.lstrip(" ")))):
+        cells = cells_of(COLOUR.sub("", tried))
+        widest = max([cells_of(word) for word in COLOUR.sub("", line[len(tried) :]).split()], default=0)
+        if cells <= width * MOST_HEAD and cells + widest <= width:
+            head, indent = tried, cells
+            break
     rows = Rows(width=width - indent, folds=False)
     first, *more = (rows.write(line[len(head) :]) + rows.flush()).split("\n")
     return "\n".join([head + first, *[" " * indent + row for row in more]])

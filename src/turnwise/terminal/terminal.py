@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sys
 import termios
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -73,6 +74,7 @@ class Terminal:
         self._screen = screen
         self._clock = SystemClock() if clock is None else clock
         self._keep: Callable[[str], object] | None = None
+        self._draft: Callable[[], str] = str
         self._asks = 0  # asks that wait for the terminal
         self._history = history
         self._completer = completer
@@ -163,12 +165,16 @@ class Terminal:
         completer: "Completer | None" = None,
         is_long: bool = False,
         hides: Callable[[str], bool] | None = None,
+        letters: Callable[[], Collection[str]] | None = None,
+        alone_s: float | None = None,
+        again: Callable[[], object] | None = None,
     ) -> str:
         """Read one line; `is_long`: several lines, as at the main prompt. `ticks`: the message is made again each second.
         `fresh`: keys from before the prompt do not count, nor keys that follow them without a pause, nor pasted text, unless it
         `takes_paste`. `gives_way`: the line is a draft, and an ask comes before it. `completer`: completes with Tab. `hides`:
-        stars stand for a text for which it says yes. Raises
-        PromptStopped, PromptLeft, PromptPutAside."""
+        stars stand for a text for which it says yes. `letters` answer without Enter, each if it is all that was typed for
+        `alone_s`; none does while `has_draft`. `again` shows what stands above the line, after `fg`. Raises PromptStopped,
+        PromptLeft, PromptPutAside."""
         from prompt_toolkit import PromptSession
         from prompt_toolkit.filters import Condition
 
@@ -180,7 +186,7 @@ class Terminal:
             completer=completer,
             multiline=is_long,
             complete_while_typing=False,
-            key_bindings=text_keys(self._actions, say=self.say) if is_long else question_keys(),
+            key_bindings=text_keys(self._actions, say=self.say) if is_long else question_keys(again=again),
             refresh_interval=1.0 if ticks else 0,
             is_password=False if hides is None else Condition(lambda: hides(session.default_buffer.text)),
             interrupt_exception=PromptStopped,
@@ -191,6 +197,8 @@ class Terminal:
             input.collect()
         elif not gives_way:
             self._forget_typed_ahead()
+        if letters is not None:
+            return await self._choice(session, letters=letters, alone_s=alone_s)
         if not gives_way:
             return await self._answer(session, default=default)
         self._begun = session
@@ -200,6 +208,29 @@ class Terminal:
             self._begun = None
         self._pause.sent()
         return text
+
+    async def _choice(
+        self, session: "PromptSession[str]", *, letters: Callable[[], Collection[str]], alone_s: float | None
+    ) -> str:
+        from turnwise.terminal.typed_keys import ALONE_S, OneKey
+
+        one_key = OneKey(
+            lambda: () if self.has_draft else letters(),
+            input=self._ends()[0],
+            pause=self._pause,
+            clock=self._clock,
+            alone_s=ALONE_S if alone_s is None else alone_s,
+        )
+        session.default_buffer.on_text_changed += one_key.watch
+        try:
+            return await self._answer(session, default="", pre_run=one_key.stands)
+        finally:
+            one_key.forget()
+
+    @property
+    def has_draft(self) -> bool:
+        """A half-typed text waits for the end of the question: a letter may have been meant for it, so it answers with Enter."""
+        return bool(self._draft().strip())
 
     def _fitted_question(self, text: str) -> str:
         """The question in rows of whole words. The typed text comes after the blank at its end."""
@@ -249,11 +280,13 @@ class Terminal:
         above, all_of_it = plain_lines(shown), plain_lines(shown if whole is None else whole)
         is_long = above != all_of_it or scrolls_away(above)
         pages = Pages(all_of_it if is_long else [], coloured=has_colour(sys.stderr))
+        letters = ("y", "n", "s") if is_long else ("y", "n")
         if is_long:
             self.say("s shows all of it, page by page")
         try:
             while True:
-                said = (await self.line(question, fresh=True, takes_paste=False)).strip().lower()
+                said = await self.line(question, fresh=True, takes_paste=False, letters=lambda: letters)
+                said = said.strip().lower()
                 if is_long and said in {"s", "show"}:
                     await self.page(pages, question=question)
                     self.say(pages.unshown_said(YES_THEN))
@@ -304,25 +337,28 @@ class Terminal:
             raise
 
     def _main_prompt(self) -> "PromptSession[str]":
+        """What a `/` may be is listed as soon as it is typed; other words, with Tab."""
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.filters import Condition
 
         input, output = self._ends()
-        self._main = PromptSession(
+        session: PromptSession[str] = PromptSession(
             self._message,
             style=bar_style(),
             input=input,
             output=output,
             history=_history_in(self._history, keeps=lambda text: text != self._cleared),
             completer=None if self._completer is None else self._completer(),
-            complete_while_typing=False,
+            complete_while_typing=Condition(lambda: re.fullmatch(r"/\S*", session.default_buffer.text) is not None),
             multiline=True,
             prompt_continuation="  ",
             key_bindings=text_keys(self._actions, say=self.say),
             interrupt_exception=PromptStopped,
             eof_exception=PromptLeft,
         )
-        add_line_below(self._main, self._bar)
-        return self._main
+        add_line_below(session, self._bar)
+        self._main = session
+        return session
 
     def _message(self) -> "StyleAndTextTuples":
         """With the rows above it, as long as the text is not sent."""
@@ -387,10 +423,15 @@ class Terminal:
 
     @contextlib.contextmanager
     def heeding(
-        self, typed: Callable[[str], object], *, keep: Callable[[str], object], stop: Callable[[], object]
+        self,
+        typed: Callable[[str], object],
+        *,
+        keep: Callable[[str], object],
+        draft: Callable[[], str],
+        stop: Callable[[], object],
     ) -> Generator[None]:
         """Inside this block, `typed` gets typed keys at once, without echo, while there is no prompt; Ctrl-C is a signal, and Esc
-        calls `stop`. `keep` gets keys that were typed at an ask and are no answer to it."""
+        calls `stop`. `keep` gets keys that were typed at an ask and are no answer to it; `draft` is the text that they go to."""
         loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
         before: TerminalAttributes = termios.tcgetattr(descriptor)
         keys = TurnKeys(lambda does: stop() if does == "stop" else self._act(does), descriptor=descriptor)
@@ -432,14 +473,14 @@ class Terminal:
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
         heed(True)
-        self._keys, self._keep = heed, keep
+        self._keys, self._keep, self._draft = heed, keep, draft
         try:
             yield
         finally:
             keys.forget()
             if self._acting is not None:
                 self._acting.cancel()
-            self._keys = self._keep = None
+            self._keys, self._keep, self._draft = None, None, str
             heed(False)
 
 

@@ -216,7 +216,11 @@ class TerminalApprover:
         question = steps_question(ask, asking=asking, around=self._around)
         while True:
             said = await self._terminal.line(
-                lambda: f"{question} [Y/n] ({self._left(until)}, then no): ", ticks=True, fresh=True, takes_paste=False
+                lambda: f"{question} [Y/n] ({self._left(until)}, then no): ",
+                ticks=True,
+                fresh=True,
+                takes_paste=False,
+                letters=lambda: ("y", "n"),
             )
             if (
                 answer := {"": "yes", "y": "yes", "yes": "yes", "n": "no", "no": "no"}.get(said.strip().lower())
@@ -226,9 +230,22 @@ class TerminalApprover:
 
     async def _chosen(self, choices: Sequence[str], *, shown: "_Shown", until: float) -> str:
         """However long the call is, the question with its subject stays on the screen."""
-        letters = ", ".join([CHOICES[name].letter for name in choices[:-1]]) + f" or {CHOICES[choices[-1]].letter}"
+        each = [CHOICES[name].letter for name in choices]
+        letters = f"{', '.join(each[:-1])} or {each[-1]}"
         pages = Pages(shown.whole, coloured=has_colour(sys.stderr))
         below, said = rows_of(shown.short), None  # rows since the question was printed
+        rows = _in_rows([CHOICES[name].shown for name in choices], columns=columns_of(sys.stderr) or 80)
+        was_whole = not shown.is_cut and not scrolls_away([*shown.short, *shown.always, *rows])
+
+        def at_once() -> Sequence[str]:
+            return () if self._terminal.has_draft or not (was_whole or not pages.unshown_lines) else [*each, "?"]
+
+        def again() -> None:
+            for line in shown.short:
+                self._terminal.say(line, as_it_is=True)
+            for line in [*shown.always, *rows]:
+                self._terminal.say(line)
+
         while True:
             if below + rows_of(shown.always) + SPARE_ROWS > shutil.get_terminal_size().lines:
                 self._terminal.say(shown.question)
@@ -236,10 +253,15 @@ class TerminalApprover:
             if said is None:
                 for line in shown.always:
                     self._terminal.say(line)
-                for row in _in_rows([CHOICES[name].shown for name in choices], columns=columns_of(sys.stderr) or 80):
+                for row in rows:
                     self._terminal.say(row)
             said = await self._terminal.line(
-                lambda: f"{letters} ({self._left(until)}, then no): ", ticks=True, fresh=True, takes_paste=False
+                lambda: f"{letters}{'' if at_once() else ', then Enter'} ({self._left(until)}, then no): ",
+                ticks=True,
+                fresh=True,
+                takes_paste=False,
+                letters=at_once,
+                again=again,
             )
             chosen = ANSWERS.get(said.strip().lower())
             if (
@@ -266,9 +288,8 @@ class TerminalApprover:
                     self._terminal.say(line)
                 below += rows_of(lines) + 1
             else:
-                self._terminal.say(
-                    f"`{visible_line(said)[:40]}` is no answer to this; it is {letters}; ? explains them"
-                )
+                typed = f"`{visible_line(said)[:40]}`" if said else "Enter"
+                self._terminal.say(f"{typed} is no answer to this; it is {letters}; ? explains them")
                 below += 2
 
     async def _question(self, ask: OneAsk, *, path: tuple[str, ...], until: float) -> Approval:

@@ -1,21 +1,26 @@
 """Which keys answer a question at the terminal, and which belong to the text that somebody was typing when the question came."""
 
+import asyncio
 import contextlib
 import os
 import select
 import termios
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Literal, TextIO
 
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
+from turnwise.base.clock import Clock
 from turnwise.terminal.pager import TypingPause
 
 MAX_READ = 64 * 1024
+STOOD_S = 0.3  # nobody reads a question and answers it sooner: such a key was meant for what stood there before
+ALONE_S = 0.2  # the next letter of a word comes sooner
 
 
 FOCUS = ("\x1b[I", "\x1b[O")  # the terminal has the focus, or lost it: no keys
@@ -74,6 +79,8 @@ class TypedKeys(Vt100Input):
         if self._use == "draft":
             self._pause.typed()
             return keys
+        if self._use == "choice" and keys[0].key is Keys.ControlM and self._pause.has_just_answered:
+            del keys[0]  # the Enter of a habit, behind a letter that has answered without it
         kept, rest = list[KeyPress](), list[KeyPress]()
         for key in keys:
             is_pasted = key.key is Keys.BracketedPaste and self._use == "choice"
@@ -117,3 +124,46 @@ class TypedKeys(Vt100Input):
     def _put_aside(self, keys: list[KeyPress]) -> None:
         if text := "".join([key.data for key in keys]):
             self._keep(text)
+
+
+class OneKey:
+    """One of the `letters` answers without Enter, once it has stood alone in the line for `alone_s`, so it begins no word. One
+    that comes as soon as the question does waits for Enter."""
+
+    def __init__(
+        self,
+        letters: Callable[[], Collection[str]],
+        *,
+        input: TypedKeys,
+        pause: TypingPause,
+        clock: Clock,
+        alone_s: float = ALONE_S,
+    ) -> None:
+        self._letters, self._input, self._pause, self._clock, self._alone_s = letters, input, pause, clock, alone_s
+        self._since_s: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def stands(self) -> None:
+        """The question is on the screen from now on."""
+        self._since_s = self._clock.monotonic()
+
+    def answers(self, text: str) -> bool:
+        """Whether this text, which the last key has made, answers if nothing follows."""
+        stood = self._since_s is not None and self._clock.monotonic() - self._since_s >= STOOD_S
+        return stood and text.lower() in self._letters()
+
+    def watch(self, buffer: Buffer) -> None:
+        """The text of the line has changed."""
+        self.forget()
+        if self.answers(buffer.text):
+            self._timer = asyncio.get_running_loop().call_later(self._alone_s, self._settle, buffer)
+
+    def forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _settle(self, buffer: Buffer) -> None:
+        if not select.select([self._input.fileno()], [], [], 0)[0]:  # on a busy machine nobody has read the rest yet
+            self._pause.answered()
+            buffer.validate_and_handle()

@@ -59,13 +59,29 @@ OTHER_NAMES = {
     "exit": "/quit",
     "quit": "/quit",
 }
-RESUME = "/resume"
-HOW_TO_RESUME = "leave, then `turnwise --continue` goes on with the last session here, `turnwise --session ID` with any"
+SHELL = "!"
+# What people type who know other programs, and what to do here.
+ELSEWHERE = {
+    "/resume": "leave, then `turnwise --continue` goes on with the last session here, `turnwise --session ID` with any",
+    "/login": "leave, then `turnwise auth add` stores a key",
+    "/logout": "leave, then `turnwise auth remove` removes a stored key",
+    "/compact": "turnwise shortens the history by itself before it fills the model's window; `/new` begins without it",
+    "/diff": "`/undo` shows what the last turn changed, and asks before it takes anything back",
+    "/rewind": "`/undo` takes back the last turn's changes to files",
+    "/plan": "`/mode plan` changes nothing until you have the plan carried out; so does Shift-Tab",
+    "/init": "write what the model should always know into AGENTS.md in this folder",
+    "/memory": "write what the model should always know into AGENTS.md in this folder",
+    "/mcp": "leave, then `turnwise mcp` lists, adds and tests MCP servers",
+    "/config": "leave, then `turnwise doctor` says which files and settings hold",
+    SHELL: "turnwise runs no commands for you: Ctrl-Z leads to your shell, and `fg` back. For the model, begin with a blank",
+}
 _NAMED = re.compile(r"/[a-z]+(?=\s|$)")
 
 
 def command_of(line: str) -> tuple[str, str] | None:
     """The command's own name, and what follows it; None: the line is text for the model."""
+    if line.startswith(SHELL):
+        return SHELL, ""
     text = line.strip()
     name, _, rest = text.partition(" ")
     if name in OTHER_NAMES and (name.startswith("/") or not rest):
@@ -81,8 +97,8 @@ def is_command_in_passing(line: str) -> bool:
 
 def unknown_said(name: str) -> str:
     """The message for an unknown command."""
-    if name == RESUME:
-        return HOW_TO_RESUME
+    if name in ELSEWHERE:
+        return ELSEWHERE[name]
     near = difflib.get_close_matches(name, [*COMMANDS, *[other for other in OTHER_NAMES if other[:1] == "/"]], n=1)
     hint = f"did you mean `{near[0]}`?" if near else "there are " + ", ".join(COMMANDS)
     return f"no command `{visible_line(name)[:40]}`; {hint}"
@@ -129,7 +145,7 @@ class TypedWords:
 
     @contextlib.contextmanager
     def heeded(self) -> Generator[None]:
-        with self._terminal.heeding(self._typed, keep=self._keep, stop=self._stop):
+        with self._terminal.heeding(self._typed, keep=self._keep, draft=lambda: self._begun, stop=self._stop):
             try:
                 yield
             finally:
@@ -388,7 +404,7 @@ def completer(
         async def get_completions_async(
             self, document: Document, complete_event: CompleteEvent
         ) -> AsyncGenerator[Completion]:
-            if _MODEL.fullmatch(document.current_line_before_cursor):
+            if complete_event.completion_requested and _MODEL.fullmatch(document.current_line_before_cursor):
                 await models.ask()
             for completion in self.get_completions(document, complete_event):
                 yield completion
