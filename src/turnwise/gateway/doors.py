@@ -9,7 +9,7 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -21,9 +21,6 @@ from turnwise.wire.family import MODULES, USUAL
 from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.relay_facts import relay_facts
-
-if TYPE_CHECKING:
-    from turnwise.gateway.config import GatewayConfig
 
 JSON = ("content-type", "application/json")
 
@@ -189,14 +186,6 @@ class GatewayService(Protocol):
 
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
         """The doors have refused a request, so it never got here."""
-        ...
-
-    def renewed(self, config: "GatewayConfig", /) -> "GatewayService":
-        """The service with another configuration, and what this one has learned. Raises CallerError; then nothing has changed."""
-        ...
-
-    def reloaded(self, *, is_good: bool) -> None:
-        """Whether the last configuration that was read anew could be used."""
         ...
 
     def metrics(self) -> bytes:

@@ -10,6 +10,7 @@ import os
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -17,6 +18,7 @@ from turnwise.errors import CallerError
 from turnwise.gateway.app import GatewayApp
 from turnwise.gateway.client_bounds import KeyRing
 from turnwise.gateway.config import GatewayConfig, TlsFiles, check_clients
+from turnwise.gateway.doors import GatewayService
 from turnwise.gateway.protocol import GatewayProtocol
 
 _log = logging.getLogger("turnwise")
@@ -31,6 +33,18 @@ class ConfigReading(msgspec.Struct, frozen=True, kw_only=True):
 
     read: Callable[[], GatewayConfig]
     path: Path
+
+
+class RenewableService(GatewayService, Protocol):
+    """A service whose configuration can be exchanged."""
+
+    def renewed(self, config: GatewayConfig, /) -> "RenewableService":
+        """The service with another configuration, and what this one has learned. Raises CallerError; then nothing has changed."""
+        ...
+
+    def reloaded(self, *, is_good: bool) -> None:
+        """Whether the last configuration that was read anew could be used."""
+        ...
 
 
 def open_tls(files: TlsFiles) -> ssl.SSLContext:
@@ -70,6 +84,7 @@ class Reloading:
     def __init__(
         self,
         app: GatewayApp,
+        service: RenewableService,
         *,
         config: GatewayConfig,
         reading: ConfigReading | None,
@@ -79,6 +94,7 @@ class Reloading:
     ) -> None:
         """Without `reading` there is no file, and only the certificate is read anew."""
         self._app = app
+        self._service = service
         self._config = config
         self._reading = reading
         self._keys = keys
@@ -125,10 +141,10 @@ class Reloading:
                 check_clients(config.routes, keys=(self._keys.current() or {}).values())
             if self._tls is not None and config.tls is not None:
                 open_tls(config.tls)
-            service = self._app.service.renewed(config)
+            self._service = service = self._service.renewed(config)
         except CallerError as error:
             _log.error("gateway: everything stays as it was, the new configuration cannot be used: %s", error)
-            self._app.service.reloaded(is_good=False)
+            self._service.reloaded(is_good=False)
             return
         self._app.renew(service, rules=config.rules(forward_key=self._forward_key))
         protocol.bounds, protocol.origins = config.bounds, frozenset(config.origins)

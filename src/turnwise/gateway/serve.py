@@ -19,9 +19,9 @@ from turnwise.errors import CallerError
 from turnwise.gateway.app import GatewayApp
 from turnwise.gateway.client_bounds import Bounds, KeyRing
 from turnwise.gateway.config import GatewayConfig, check_clients
-from turnwise.gateway.doors import GatewayService, OwnAddress, is_loopback
+from turnwise.gateway.doors import OwnAddress, is_loopback
 from turnwise.gateway.protocol import bounded_protocol
-from turnwise.gateway.reloading import ConfigReading, Reloading, open_tls
+from turnwise.gateway.reloading import ConfigReading, Reloading, RenewableService, open_tls
 
 BACKLOG = 2048  # as uvicorn's
 SETTLE_S = 2.0  # for dropped answers to record what they cost
@@ -208,7 +208,7 @@ class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     the socket once connections are accepted. `reading`: where the configuration is read anew, if it came from a file."""
 
     config: GatewayConfig
-    opens: Callable[[GatewayConfig], AbstractAsyncContextManager[GatewayService]]
+    opens: Callable[[GatewayConfig], AbstractAsyncContextManager[RenewableService]]
     tells: Callable[[BoundSocket], None]
     keys: Path
     forward_key: bool = False
@@ -247,7 +247,7 @@ async def _run(means: GatewayMeans) -> GatewayEnd:
         async with means.opens(config) as service:
             app = GatewayApp(service, rules=config.rules(forward_key=means.forward_key), keys=ring)
             reloading = Reloading(
-                app, config=config, reading=means.reading, keys=ring, forward_key=means.forward_key, tls=tls
+                app, service, config=config, reading=means.reading, keys=ring, forward_key=means.forward_key, tls=tls
             )
             return await serve(
                 app,

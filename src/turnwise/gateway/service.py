@@ -10,7 +10,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -45,7 +45,7 @@ from turnwise.gateway.delivery import (
     write_body,
     write_found,
 )
-from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, GatewayService, Outlet
+from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, Outlet
 from turnwise.gateway.upstreams import AskedUpstreams, OpenUpstream, Upstreams, as_told, conversation_of, opening_of
 from turnwise.journal.ledger import ReceivedResponse
 from turnwise.relay.client_exchange import (
@@ -91,6 +91,9 @@ from turnwise.wire.family import HttpCall, family
 from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.profiles import DEFAULT_LIMITS, FamilyName
 from turnwise.wire.relay_facts import AskedPath, relay_facts
+
+if TYPE_CHECKING:
+    from turnwise.gateway.reloading import RenewableService
 
 # What upstreams have refused. It is remembered here, because a client does not repeat it.
 #
@@ -747,7 +750,7 @@ class RelayService:
 @contextlib.asynccontextmanager
 async def open_service(
     config: GatewayConfig, *, env: Mapping[str, str], forward_key: bool
-) -> AsyncGenerator[GatewayService]:
+) -> "AsyncGenerator[RenewableService]":
     """The service with its own connections. Raises CallerError."""
     clock = SystemClock()
     with open_accounts(env, clock=clock) as accounts:

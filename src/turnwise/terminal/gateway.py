@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from turnwise.gateway.config import GatewayConfig
-    from turnwise.gateway.doors import GatewayService
+    from turnwise.gateway.reloading import RenewableService
     from turnwise.gateway.serve import BoundSocket
 
 # Modules that are otherwise loaded late. In a gateway, all clients would wait 0.5 s for the first request that needs them.
@@ -174,7 +174,7 @@ def gateway_command(
     sys.exit(CANCELLED if ending.at_once else 0)
 
 
-def _open_service(config: "GatewayConfig", *, forward_key: bool) -> "AbstractAsyncContextManager[GatewayService]":
+def _open_service(config: "GatewayConfig", *, forward_key: bool) -> "AbstractAsyncContextManager[RenewableService]":
     """Imported last: an error in a file is reported before the transport and the codecs of four families are loaded."""
     from turnwise.gateway.service import open_service
     from turnwise.wire.family import MODULES
