@@ -1,4 +1,4 @@
-"""What a running gateway reads anew, at SIGHUP and when a file has changed: its configuration, and the certificate.
+"""What a running gateway reads again, at SIGHUP and when a file has changed: its configuration, and the certificate.
 
 Requests that are under way keep what they began with. A file that cannot be used changes nothing, and the log says why.
 """
@@ -43,7 +43,7 @@ class RenewableService(GatewayService, Protocol):
         ...
 
     def reloaded(self, *, is_good: bool) -> None:
-        """Whether the last configuration that was read anew could be used."""
+        """Whether the last configuration that was read again could be used."""
         ...
 
 
@@ -79,7 +79,7 @@ def has_terminal() -> bool:
 
 
 class Reloading:
-    """Reads the files of one running gateway anew."""
+    """Reads the files of one running gateway again."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Reloading:
         forward_key: bool,
         tls: ssl.SSLContext | None,
     ) -> None:
-        """Without `reading` there is no file, and only the certificate is read anew."""
+        """Without `reading` there is no file, and only the certificate is read again."""
         self._app = app
         self._service = service
         self._config = config
@@ -109,7 +109,7 @@ class Reloading:
         return self._had_terminal and not has_terminal()
 
     def ask(self) -> None:
-        """Read everything anew now."""
+        """Read everything again now."""
         self._asked.set()
 
     async def run(self, protocol: type[GatewayProtocol]) -> None:
@@ -152,7 +152,7 @@ class Reloading:
             load_tls(self._tls, config.tls)
         self._config = config
         service.reloaded(is_good=True)
-        _log.info("gateway: the configuration was read anew")
+        _log.info("gateway: the configuration was read again")
         if (before.host, before.port, before.tls is None) != (config.host, config.port, config.tls is None):
             _log.warning("gateway: `host`, `port` and whether there is `tls` count from the next start on")
 

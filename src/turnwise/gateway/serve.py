@@ -205,7 +205,7 @@ SEARCHES = (10_000, 20, 50)
 
 class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What a gateway is made of. `opens` makes the service behind the doors, which is closed after the last answer. `tells` gets
-    the socket once connections are accepted. `reading`: where the configuration is read anew, if it came from a file."""
+    the socket once connections are accepted. `reading`: where the configuration is read again, if it came from a file."""
 
     config: GatewayConfig
     opens: Callable[[GatewayConfig], AbstractAsyncContextManager[RenewableService]]

@@ -52,7 +52,7 @@ Then give your client its base URL:
   Anthropic   http://127.0.0.1:8484
   Gemini      http://127.0.0.1:8484
 
-SIGTERM and Ctrl-C let open answers end; a second Ctrl-C ends at once. SIGHUP reads the file anew. Exit codes: 0 ended; 2 wrong
+SIGTERM and Ctrl-C let open answers end; a second Ctrl-C ends at once. SIGHUP reads the file again. Exit codes: 0 ended; 2 wrong
 use, a bad file, no key, the extra is missing; 130 after a second Ctrl-C."""
 
 CHECK_EPILOG = """\b
