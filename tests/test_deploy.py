@@ -1,12 +1,16 @@
 """What deploy/ has is judged by the judges of those who read it: hadolint, systemd, the schemas of Compose and Kubernetes."""
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import promql_parser
 import pytest
+import yaml
 
+from turnwise.gateway.accounts import METRICS
 from turnwise.gateway.config import read_config
 from waits import HANG_S
 
@@ -43,3 +47,14 @@ def test_systemd_takes_the_unit_and_finds_it_closed(tmp_path: Path) -> None:
 def test_the_gateway_takes_the_file_of_the_folder() -> None:
     config = read_config(DEPLOY / "gateway.toml")
     assert [route.models for route in config.routes] == [("gpt-*",), ("claude-*",)]
+
+
+def test_each_alert_is_about_a_metric_of_the_gateway() -> None:
+    """A name that nothing counts never fires."""
+    (alerts,) = yaml.safe_load_all((DEPLOY / "alerts.yaml").read_text())
+    rules = [rule for group in alerts["groups"] for rule in group["rules"]]
+    for rule in rules:
+        promql_parser.parse(rule["expr"])
+    found = {name.removesuffix("_bucket") for rule in rules for name in re.findall(r"turnwise_\w+", rule["expr"])}
+    assert found <= METRICS.keys() and len(rules) >= 5
+    assert all({"alert", "expr", "labels", "annotations"} <= rule.keys() for rule in rules)

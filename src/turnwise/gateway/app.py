@@ -230,11 +230,6 @@ class GatewayApp:
             self._service.refused(refusal.reason, family=visit.family, kind=visit.kind, status=refusal.status)
         await visit.refuse(refusal)
 
-    @property
-    def service(self) -> GatewayService:
-        """The service of new requests."""
-        return self._service
-
     def renew(self, service: GatewayService, *, rules: DoorRules) -> None:
         """From now on, new requests have these. Others keep what they began with."""
         self._service, self._rules = service, rules

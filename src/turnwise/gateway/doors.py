@@ -24,7 +24,6 @@ from turnwise.wire.relay_facts import relay_facts
 
 if TYPE_CHECKING:
     from turnwise.gateway.client_limits import LimitedClient
-    from turnwise.gateway.config import GatewayConfig
 
 JSON = ("content-type", "application/json")
 
@@ -202,14 +201,6 @@ class GatewayService(Protocol):
 
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
         """The doors have refused a request, so it never got here."""
-        ...
-
-    def renewed(self, config: "GatewayConfig", /) -> "GatewayService":
-        """The service with another configuration, and what this one has learned. Raises CallerError; then nothing has changed."""
-        ...
-
-    def reloaded(self, *, is_good: bool) -> None:
-        """Whether the last configuration that was read anew could be used."""
         ...
 
     def metrics(self) -> bytes:

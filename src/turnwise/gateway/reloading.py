@@ -1,4 +1,4 @@
-"""What a running gateway reads anew, at SIGHUP and when a file has changed: its configuration, and the certificate.
+"""What a running gateway reads again, at SIGHUP and when a file has changed: its configuration, and the certificate.
 
 Requests that are under way keep what they began with. A file that cannot be used changes nothing, and the log says why.
 """
@@ -10,6 +10,7 @@ import os
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -17,6 +18,7 @@ from turnwise.errors import CallerError
 from turnwise.gateway.app import GatewayApp
 from turnwise.gateway.client_bounds import KeyRing
 from turnwise.gateway.config import GatewayConfig, TlsFiles, check_clients
+from turnwise.gateway.doors import GatewayService
 from turnwise.gateway.protocol import GatewayProtocol
 
 _log = logging.getLogger("turnwise")
@@ -31,6 +33,18 @@ class ConfigReading(msgspec.Struct, frozen=True, kw_only=True):
 
     read: Callable[[], GatewayConfig]
     path: Path
+
+
+class RenewableService(GatewayService, Protocol):
+    """A service whose configuration can be exchanged."""
+
+    def renewed(self, config: GatewayConfig, /) -> "RenewableService":
+        """The service with another configuration, and what this one has learned. Raises CallerError; then nothing has changed."""
+        ...
+
+    def reloaded(self, *, is_good: bool) -> None:
+        """Whether the last configuration that was read again could be used."""
+        ...
 
 
 def open_tls(files: TlsFiles) -> ssl.SSLContext:
@@ -65,11 +79,12 @@ def has_terminal() -> bool:
 
 
 class Reloading:
-    """Reads the files of one running gateway anew."""
+    """Reads the files of one running gateway again."""
 
     def __init__(
         self,
         app: GatewayApp,
+        service: RenewableService,
         *,
         config: GatewayConfig,
         reading: ConfigReading | None,
@@ -77,8 +92,9 @@ class Reloading:
         forward_key: bool,
         tls: ssl.SSLContext | None,
     ) -> None:
-        """Without `reading` there is no file, and only the certificate is read anew."""
+        """Without `reading` there is no file, and only the certificate is read again."""
         self._app = app
+        self._service = service
         self._config = config
         self._reading = reading
         self._keys = keys
@@ -93,7 +109,7 @@ class Reloading:
         return self._had_terminal and not has_terminal()
 
     def ask(self) -> None:
-        """Read everything anew now."""
+        """Read everything again now."""
         self._asked.set()
 
     async def run(self, protocol: type[GatewayProtocol]) -> None:
@@ -125,10 +141,10 @@ class Reloading:
                 check_clients(config.routes, keys=(self._keys.current() or {}).values())
             if self._tls is not None and config.tls is not None:
                 open_tls(config.tls)
-            service = self._app.service.renewed(config)
+            self._service = service = self._service.renewed(config)
         except CallerError as error:
             _log.error("gateway: everything stays as it was, the new configuration cannot be used: %s", error)
-            self._app.service.reloaded(is_good=False)
+            self._service.reloaded(is_good=False)
             return
         self._app.renew(service, rules=config.rules(forward_key=self._forward_key))
         protocol.bounds, protocol.origins = config.bounds, frozenset(config.origins)
@@ -136,7 +152,7 @@ class Reloading:
             load_tls(self._tls, config.tls)
         self._config = config
         service.reloaded(is_good=True)
-        _log.info("gateway: the configuration was read anew")
+        _log.info("gateway: the configuration was read again")
         if (before.host, before.port, before.tls is None) != (config.host, config.port, config.tls is None):
             _log.warning("gateway: `host`, `port` and whether there is `tls` count from the next start on")
 

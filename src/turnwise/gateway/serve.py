@@ -20,9 +20,9 @@ from turnwise.gateway.admin import AdminApi
 from turnwise.gateway.app import GatewayApp
 from turnwise.gateway.client_bounds import Bounds, KeyRing
 from turnwise.gateway.config import GatewayConfig, check_clients
-from turnwise.gateway.doors import GatewayService, OwnAddress, is_loopback
+from turnwise.gateway.doors import OwnAddress, is_loopback
 from turnwise.gateway.protocol import bounded_protocol
-from turnwise.gateway.reloading import ConfigReading, Reloading, open_tls
+from turnwise.gateway.reloading import ConfigReading, Reloading, RenewableService, open_tls
 from turnwise.gateway.shared_clients import SharedClients
 
 BACKLOG = 2048  # as uvicorn's
@@ -207,10 +207,10 @@ SEARCHES = (10_000, 20, 50)
 
 class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What a gateway is made of. `opens` makes the service behind the doors, which is closed after the last answer. `tells` gets
-    the socket once connections are accepted. `reading`: where the configuration is read anew, if it came from a file."""
+    the socket once connections are accepted. `reading`: where the configuration is read again, if it came from a file."""
 
     config: GatewayConfig
-    opens: Callable[[GatewayConfig], AbstractAsyncContextManager[GatewayService]]
+    opens: Callable[[GatewayConfig], AbstractAsyncContextManager[RenewableService]]
     tells: Callable[[BoundSocket], None]
     keys: Path
     shared: SharedClients | None = None
@@ -251,7 +251,7 @@ async def _run(means: GatewayMeans) -> GatewayEnd:
             admin = None if means.shared is None else AdminApi(means.shared)
             app = GatewayApp(service, rules=config.rules(forward_key=means.forward_key), keys=ring, admin=admin)
             reloading = Reloading(
-                app, config=config, reading=means.reading, keys=ring, forward_key=means.forward_key, tls=tls
+                app, service, config=config, reading=means.reading, keys=ring, forward_key=means.forward_key, tls=tls
             )
             return await serve(
                 app,

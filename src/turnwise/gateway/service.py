@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -47,7 +47,7 @@ from turnwise.gateway.delivery import (
     write_body,
     write_found,
 )
-from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, GatewayService, Outlet, encode_own
+from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, Outlet, encode_own
 from turnwise.gateway.upstreams import (
     AskedUpstreams,
     OpenUpstream,
@@ -102,6 +102,9 @@ from turnwise.wire.family import HttpCall, family
 from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.profiles import DEFAULT_LIMITS, FamilyName
 from turnwise.wire.relay_facts import AskedPath, ListedModel, relay_facts
+
+if TYPE_CHECKING:
+    from turnwise.gateway.reloading import RenewableService
 
 # What upstreams have refused. It is remembered here, because a client does not repeat it.
 #
@@ -819,7 +822,7 @@ class RelayService:
 @contextlib.asynccontextmanager
 async def open_service(
     config: GatewayConfig, *, env: Mapping[str, str], forward_key: bool, database: str | None = None, holder: str = ""
-) -> AsyncGenerator[GatewayService]:
+) -> "AsyncGenerator[RenewableService]":
     """The service with its own connections. Raises CallerError."""
     clock = SystemClock()
     with open_accounts(env, clock=clock, database=database, holder=holder) as accounts:

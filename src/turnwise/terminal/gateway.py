@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from turnwise.gateway.config import GatewayConfig
-    from turnwise.gateway.doors import GatewayService
+    from turnwise.gateway.reloading import RenewableService
     from turnwise.gateway.serve import BoundSocket
 
 # Modules that are otherwise loaded late. In a gateway, all clients would wait 0.5 s for the first request that needs them.
@@ -52,7 +52,7 @@ Then give your client its base URL:
   Anthropic   http://127.0.0.1:8484
   Gemini      http://127.0.0.1:8484
 
-SIGTERM and Ctrl-C let open answers end; a second Ctrl-C ends at once. SIGHUP reads the file anew. Exit codes: 0 ended; 2 wrong
+SIGTERM and Ctrl-C let open answers end; a second Ctrl-C ends at once. SIGHUP reads the file again. Exit codes: 0 ended; 2 wrong
 use, a bad file, no key, the extra is missing; 130 after a second Ctrl-C."""
 
 CHECK_EPILOG = """\b
@@ -177,7 +177,7 @@ def gateway_command(
 
 def _open_service(
     config: "GatewayConfig", *, forward_key: bool, database: str | None, holder: str
-) -> "AbstractAsyncContextManager[GatewayService]":
+) -> "AbstractAsyncContextManager[RenewableService]":
     """Imported last: an error in a file is reported before the transport and the codecs of four families are loaded."""
     from turnwise.gateway.service import open_service
     from turnwise.wire.family import MODULES
