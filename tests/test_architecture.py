@@ -38,10 +38,10 @@ NODES = {
     "coding_agent": 20_800,
     "editors": 12_100,
     "endpoints": 11_200,
-    "gateway": 13_400,
+    "gateway": 14_300,
     "journal": 22_400,
     "lab": 40_800,
-    "relay": 19_300,
+    "relay": 19_350,
     "replay": 8_700,
     "rules": 37_550,
     "running": 21_150,
@@ -52,7 +52,7 @@ NODES = {
     "tools": 51_100,
     "turn": 29_350,
     "vocab": 6_150,
-    "wire": 74_450,
+    "wire": 74_950,
     "workers": 9_900,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.
