@@ -232,6 +232,8 @@ class GatewayApp:
         asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
         if asked is not None:
             visit.family, visit.kind = asked.family, asked.kind
+            if asked.kind == "embed" and visit.path in self._rules.passes:
+                asked = None  # the file says that this path goes on as it is
         if (refusal := self._refuse_head(visit)) is not None:
             return refusal
         if visit.method == "OPTIONS" and visit.origin is not None:
