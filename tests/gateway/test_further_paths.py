@@ -10,6 +10,7 @@ from gateway.calling import upstream_at
 from gateway.relayed import Gathered
 from gateway.serving import gateway, status_of
 from gateway.test_app import ask
+from turnwise.gateway.app import DoorRules
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
@@ -95,6 +96,15 @@ def test_embeddings_of_gemini_go_up_under_the_upstreams_name() -> None:
     assert [one["model"] for one in json.loads(transport.requests[0].body)["requests"]] == [
         "models/gemini-embedding-001"
     ] * 2
+
+
+async def test_embeddings_that_the_file_passes_go_on_as_they_are() -> None:
+    """Proves: of a file that lists the path in `pass`, as it had to before the gateway knew it."""
+    path = "/v1beta/models/small:embedContent"
+    async with gateway(DoorRules(passes=frozenset({path}))) as there:
+        for one, kind in ((path, "passed"), (path.replace("small", "large"), "embed")):
+            status, _, body = await ask(there, one)
+            assert (status, json.loads(body)["kind"], json.loads(body)["family"]) == (200, kind, "gemini")
 
 
 @pytest.mark.parametrize("family", ["openai_chat", "anthropic_messages"])

@@ -249,6 +249,8 @@ class GatewayApp:
         asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
         if asked is not None:
             visit.family, visit.kind = asked.family, asked.kind
+            if asked.kind == "embed" and visit.path in self._rules.passes:
+                asked = None  # the file says that this path goes on as it is
         if visit.method in ("GET", "HEAD") and visit.path in ("/healthz", "/readyz"):
             # A probe may come by any name or address. The answer says nothing that a page should not read.
             is_good = visit.path == "/healthz" or (self._service.is_ready() and not self.is_draining)

@@ -424,7 +424,7 @@ def _why_not_passed(path: str) -> str:
     """Empty if it may."""
     if not _PATH.fullmatch(path) or any(segment in (".", "..") for segment in path.split("/")):
         return "write a plain path, `/v1/embeddings`, without a query"
-    if asked_path("POST", path) is not None:
+    if (asked := asked_path("POST", path)) is not None and asked.kind != "embed":
         return "the gateway serves it already"
     segments = [part for segment in path.lower().split("/") for part in segment.split(":")]
     if found := next((part for part in segments if part in STORED), ""):
