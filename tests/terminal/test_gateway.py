@@ -5,14 +5,19 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from terminal.running import Cli
 from turnwise.base.clock import SystemClock
 from turnwise.gateway.client_bounds import KeyRing, add_key, find_client, key_file, read_keys
 from turnwise.gateway.shared_clients import open_shared
+from turnwise.journal.direct_ledger import EntryLeaves, LedgerLine
+from turnwise.journal.journal import Journal
+from turnwise.journal.ledger import LedgerEntry
 from waits import HANG_S
 
 
@@ -140,3 +145,36 @@ def test_its_help_loads_no_server(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_what_clients_used_is_told_by_owner_and_no_cell_of_it_runs(cli: Cli, keys: Path) -> None:
+    """Proves: sums of the ledger by key, team and model, the requests of turns left out; a model whose name is a formula is text
+    in a spreadsheet (OWASP, "CSV Injection")."""
+    cli("gateway", "keys", "add", "laptop", "--team", "web")
+    leaves = LedgerEntry(
+        session="gateway:laptop",
+        turn="t",
+        root_session="gateway:laptop",
+        root_turn="t",
+        number=1,
+        step=1,
+        purpose="step",
+        provider="=cmd|' /C calc'!A0",
+        model="m",
+        started=time.time(),
+        sent_bytes=1,
+    )
+    own = msgspec.structs.replace(leaves, session="s", root_session="s")
+    with Journal(Path(os.environ["TURNWISE_STATE_DIR"]) / "journal.db") as journal:
+        journal.direct.write([EntryLeaves(line=LedgerLine(), entry=one) for one in (leaves, leaves, own)])
+    told = {
+        by: [row.split(",")[:2] for row in cli("gateway", "usage", "--by", by, "--csv").out.splitlines()[1:]]
+        for by in ("key", "team", "user", "model")
+    }
+    assert told == {
+        "key": [["laptop", "2"]],
+        "team": [["web", "2"]],
+        "user": [["", "2"]],
+        "model": [["'=cmd|' /C calc'!A0:m", "2"]],
+    }
+    assert cli("gateway", "usage", "--by", "team").out.splitlines()[1].split() == ["web", "2", "unknown", "?", "?"]

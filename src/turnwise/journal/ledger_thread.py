@@ -89,9 +89,10 @@ class LedgerThread:
     @property
     def is_well(self) -> bool:
         """Whether what was to be written last is written. After a failure each question is an attempt, too."""
-        if self._failed:
+        was_well = not self._failed
+        if not was_well:
             self.stayed(LedgerLine())  # changes nothing
-        return not self._failed
+        return was_well
 
     async def leaves(self, entry: LedgerEntry, *, part: "RequestPart | None" = None) -> LedgerLine:
         """On return the entry is safely written down, its part of budgets is reserved, and its request may leave. Raises
