@@ -41,11 +41,10 @@ class LedgerLine:
 
 
 class EntryLeaves(msgspec.Struct, frozen=True, kw_only=True):
-    """The request is about to leave. `has_left`: it has, while the database could not be reached."""
+    """The request is about to leave."""
 
     line: LedgerLine
     entry: LedgerEntry
-    has_left: bool = False
 
 
 class EntryBecame(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,8 +103,8 @@ class DirectLedger:
             line, part = change.line, change.line.part
             row_id = rows.get(line, line.row_id)
             match change:
-                case EntryLeaves(entry=entry, has_left=has_left):
-                    if part is not None and (no := budgets.reserve(part, is_forced=has_left)) is not None:
+                case EntryLeaves(entry=entry):
+                    if part is not None and (no := budgets.reserve(part)) is not None:
                         refused[line] = no
                     elif is_first or (found := _standing(entry, connection=connection)) is None:
                         (rows[line],) = connection.execute(f"{LEAVES} returning id", values_before(entry)).fetchone()

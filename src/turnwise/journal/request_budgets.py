@@ -141,18 +141,17 @@ class RequestBudgets:
     def _page(self, name: str) -> _Page:
         return _Page(BudgetRow(self._connection, name=name, dialect=self._dialect, now=self._now))
 
-    def reserve(self, part: RequestPart, *, is_forced: bool = False) -> BudgetRefusal | None:
-        """Reserve in each of its budgets, or in none. `is_forced`: the request has left already."""
+    def reserve(self, part: RequestPart) -> BudgetRefusal | None:
+        """Reserve in each of its budgets, or in none."""
         if any(part.id in self._pages[ask.row].parts for ask in part.asks):
             return None  # an attempt of before stands
         usd: Decimal | None = ZERO
         if any(ask.limits[2] is not None for ask in part.asks):
             usd = part.usd()
         amounts: tuple[Amount, ...] = (1, part.tokens, usd or ZERO)
-        if not is_forced:
-            for ask in part.asks:
-                if (refusal := self._refuse(ask, part, amounts, is_priced=usd is not None)) is not None:
-                    return refusal
+        for ask in part.asks:
+            if (refusal := self._refuse(ask, part, amounts, is_priced=usd is not None)) is not None:
+                return refusal
         for ask in part.asks:
             own = (1, 0, ZERO) if ask.is_open else amounts
             self._pages[ask.row].reserve(part.id, BudgetPart(own, part.holder))
