@@ -72,12 +72,13 @@ from turnwise.relay.client_exchange import (
 from turnwise.relay.client_request import (
     ClientRequest,
     RequestRefused,
+    embed_path,
     read_body,
     read_client_request,
     refusal_answer,
     refuse_stored,
+    renamed_embeds,
 )
-from turnwise.relay.embeddings import embed_path, renamed_embeds
 from turnwise.relay.event_reader import ArrayAnswer
 from turnwise.relay.openai_apis import ApiRefusal, api_refusal, choose_api, other_api
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, names_not_carried

@@ -14,7 +14,19 @@ from turnwise.vocab import Fault, FaultKind, ProviderItem, Request
 from turnwise.vocab.json_values import is_json_array
 from turnwise.vocab.schema_bounds import MAX_REFERENCES_OF_A_REQUEST, cost_fault, size_of
 from turnwise.wire.family import MODULES, USUAL, BadRequest, family
-from turnwise.wire.json_fields import UNREADABLE, Fields, compact_text, encode, is_null, read_fields, write_object
+from turnwise.wire.gemini.request import model_path
+from turnwise.wire.json_fields import (
+    UNREADABLE,
+    Fields,
+    compact_text,
+    encode,
+    first_byte,
+    is_null,
+    is_object,
+    read_fields,
+    read_items,
+    write_object,
+)
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.relay_facts import FALSE, STORED, AskedPath, Pairs, RelayFacts, model_name, relay_facts
 
@@ -293,3 +305,21 @@ def _refuse_costly_schemas(request: Request) -> None:
             )
         if fault:
             raise RequestRefused(f"{what} cannot be checked: {fault}", field=field)
+
+
+# Gemini's requests for embeddings, under the upstream's own name of the model.
+
+
+def embed_path(path: str, *, model: str) -> str:
+    """The client's path with the upstream's model in it."""
+    return model_path(f"/models/{{model}}:{path.rpartition(':')[2]}", model=model)
+
+
+def renamed_embeds(fields: Fields, *, model: str) -> bytes:
+    """The body with this model, which each request of a batch names again. Source: Gemini API reference, "Embeddings"."""
+    name = f"models/{model}"
+    found: dict[str, object] = {**fields, "model": name} if "model" in fields else {**fields}
+    if "requests" in fields and first_byte(fields["requests"]) == b"[":
+        every = read_items(fields["requests"])
+        found["requests"] = [{**read_fields(raw), "model": name} if is_object(raw) else raw for raw in every]
+    return encode(found)

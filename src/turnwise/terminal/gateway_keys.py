@@ -255,7 +255,7 @@ def keys_group() -> None:
     """Add, list, change, rotate and revoke the keys of clients."""
 
 
-@keys_group.command("add", epilog=SET_EPILOG)
+@keys_group.command("add", cls=EndsWithLine, epilog=SET_EPILOG)
 @_of_key
 @_terms
 @database_option
@@ -276,7 +276,7 @@ def add(name: str, database: str | None, as_json: bool, **told: Any) -> None:
     _say_key(key, as_json=as_json, name=name)
 
 
-@keys_group.command("set", epilog=SET_EPILOG)
+@keys_group.command("set", cls=EndsWithLine, epilog=SET_EPILOG)
 @_of_key
 @_terms
 @database_option
@@ -295,7 +295,7 @@ def set_key(name: str, database: str | None, as_json: bool, **told: Any) -> None
     _say_owner(shown_owner(owner), as_json=as_json)
 
 
-@keys_group.command("rotate")
+@keys_group.command("rotate", cls=EndsWithLine)
 @database_option
 @json_option("The name and the key as one JSON object.")
 @click.argument("name")
@@ -397,7 +397,12 @@ def _owners_group(kind: "OwnerKind", *, example: str) -> click.Group:
     def owners() -> None:
         pass
 
-    @owners.command("set", epilog=SET_EPILOG, help=f"Make a {kind}, or change what it may do. What is not named stays.")
+    @owners.command(
+        "set",
+        cls=EndsWithLine,
+        epilog=SET_EPILOG,
+        help=f"Make a {kind}, or change what it may do. What is not named stays.",
+    )
     @_terms
     @database_option
     @json_option(f"The {kind} as it stands now, as one JSON object.")

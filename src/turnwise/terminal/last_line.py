@@ -18,15 +18,8 @@ from turnwise.vocab.file_names import is_text, json_text
 
 JSON, ALL = "--json", "--all"
 SERVERS = ("gateway", "worker")  # their `--json` is for a log, or for one line once they serve
-BELOW_SERVERS = {
-    "report",
-    "check",
-    "keys",
-    "teams",
-    "users",
-    "audit",
-    "usage",
-}  # commands of `gateway` that end by themselves
+# commands of `gateway` that end by themselves
+BELOW_SERVERS = frozenset(["report", "check", "keys", "teams", "users", "audit", "usage"])
 STOP_REASONS = {USAGE: "not_begun", CANCELLED: "cancelled"}  # otherwise `failed`; docs/cli.md, "Exit codes"
 
 
