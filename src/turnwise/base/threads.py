@@ -25,7 +25,7 @@ def is_async(function: Callable[..., object]) -> bool:
 
 
 def load_beside(*names: str) -> None:
-    """Load these modules in a thread, while a person types or an answer is awaited. Whoever needs one sooner waits for it."""
+    """Load these modules in a thread, while a person types or an answer is awaited. Code that needs one sooner waits for it."""
     threading.Thread(
         target=lambda: [importlib.import_module(name) for name in names], name="turnwise-loading", daemon=True
     ).start()

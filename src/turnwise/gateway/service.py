@@ -231,39 +231,48 @@ class ServiceMeans(msgspec.Struct, frozen=True, kw_only=True):
     accounts: AccountMeans = msgspec.field(default_factory=AccountMeans)
 
 
+class Learned:
+    """What a service knows besides its configuration. It outlives the service where the configuration is read again."""
+
+    def __init__(self, answers: OpenAnswers, *, clock: Clock) -> None:
+        self.answers = answers
+        self.told_ends: set[str] = set()  # as many as the table of ends has sentences
+        self.habits = EndHabits()
+        self.stale = StaleConversations(clock)
+        self.lessons = ServerLessons[ServerLesson](clock)
+        self.api_refusals = ServerLessons[ApiRefusal](clock)
+        self.counts_not_until: dict[str, float] = {}  # by the name of the upstream and the clock's `monotonic`
+        self.upstreams: Upstreams | None = None
+
+
 class RelayService:
     """A `GatewayService` over the relay. Raises CallerError or MissingKey for an upstream that cannot be used."""
 
     def __init__(
-        self, config: GatewayConfig, *, means: ServiceMeans, forward_key: bool, before: "RelayService | None" = None
+        self, config: GatewayConfig, *, means: ServiceMeans, forward_key: bool, learned: "Learned | None" = None
     ) -> None:
-        """What the service `before` has learned counts for this one, too."""
+        """What the service before has `learned` counts for this one, too."""
         self._config = config
         self._means = means
         self._forward_key = forward_key
         self._limits = msgspec.structs.replace(
             DEFAULT_LIMITS, response_bytes=config.bounds.response_bytes, tells_long_calls=False
         )
-        known = None if before is None else before._upstreams
-        self._upstreams = Upstreams(
-            config.routes, env=means.env, forward_key=forward_key, clock=means.clock, before=known
-        )
-        means.accounts.counts.configure(configured_models(config.routes))
         most_bytes = config.bounds.answers_bytes
         share_bytes = most_bytes // config.bounds.streams
-        if before is None:
-            self._answers = OpenAnswers(most_bytes=most_bytes, clock=means.clock, share_bytes=share_bytes)
-            self._told_ends: set[str] = set()  # as many as the table of ends has sentences
-            self._habits = EndHabits()
-            self._stale = StaleConversations(means.clock)
-            self._lessons = ServerLessons[ServerLesson](means.clock)
-            self._api_refusals = ServerLessons[ApiRefusal](means.clock)
-            self._counts_not_until: dict[str, float] = {}  # by the name of the upstream and the clock's `monotonic`
+        if learned is None:
+            answers = OpenAnswers(most_bytes=most_bytes, clock=means.clock, share_bytes=share_bytes)
+            learned = Learned(answers, clock=means.clock)
         else:
-            self._answers, self._told_ends, self._habits = before._answers, before._told_ends, before._habits
-            self._stale, self._lessons, self._api_refusals = before._stale, before._lessons, before._api_refusals
-            self._counts_not_until = before._counts_not_until
-            self._answers.bound(most_bytes=most_bytes, share_bytes=share_bytes)
+            learned.answers.bound(most_bytes=most_bytes, share_bytes=share_bytes)
+        self._learned = learned
+        self._upstreams = learned.upstreams = Upstreams(
+            config.routes, env=means.env, forward_key=forward_key, clock=means.clock, before=learned.upstreams
+        )
+        means.accounts.counts.configure(configured_models(config.routes))
+        self._answers, self._told_ends, self._habits = learned.answers, learned.told_ends, learned.habits
+        self._stale, self._lessons, self._api_refusals = learned.stale, learned.lessons, learned.api_refusals
+        self._counts_not_until = learned.counts_not_until
         for opened in self._upstreams.every():
             if opened.upstream.model:
                 self._warn_of_end(opened.upstream.model, opened.upstream)
@@ -273,7 +282,7 @@ class RelayService:
                 secret_of(hook.key_env, env=means.env)
 
     def renewed(self, config: GatewayConfig, /) -> "RelayService":
-        return RelayService(config, means=self._means, forward_key=self._forward_key, before=self)
+        return RelayService(config, means=self._means, forward_key=self._forward_key, learned=self._learned)
 
     def reloaded(self, *, is_good: bool) -> None:
         self._means.accounts.counts.set("turnwise_gateway_last_reload_good", int(is_good))
