@@ -82,6 +82,7 @@ SILENT: dict[str, dict[str, str]] = {
         r"stream": "false is what is done anyway",
         r"tool_choice": "`auto` is what is done anyway",
         r"tools\[\]\.type": "`custom` is what a tool without a type is",
+        r"messages\[\]\.content\[\]:tool_use\.caller": "`direct` is what is so anyway",
     },
     "gemini": {
         r"systemInstruction\.role": "the API does not look at it",

@@ -105,6 +105,7 @@ class MessagesStreamDecoder:
         self._dead = False  # after a fault of protocol or size: silent
         self._is_over = False  # `message_stop` came
         self._seen = False  # an event has been read
+        self._named = 0  # events with a name, since the last one without
         self._flows = False  # ... and the message has not stopped
         self._glues = False  # `data:` stands within the first event, so it is a habit
         self._constant = ""  # the name of the event that began the message: some gateways give all events one name
@@ -145,7 +146,8 @@ class MessagesStreamDecoder:
             values, at = run.values, 0
             end = len(values)
             while at < end:
-                fast = self._fast if self._flows and run.name in ("", "content_block_delta", self._constant) else None
+                is_usual = run.name in ("content_block_delta", self._constant) or not (run.name or self._named)
+                fast = self._fast if self._flows and is_usual else None
                 if fast is not None and (count := fast.read(values, at, frames, self._is_plain)):
                     at += count
                 else:
@@ -206,6 +208,14 @@ class MessagesStreamDecoder:
             self._constant = name
         if name != kind and name and name != self._constant:
             frames.append(lost("unreadable_event", name, f"its type is another: {printable(kind)}"))
+        if name:
+            self._named += 1
+        elif self._named and kind.startswith(("content_block", "message")):  # a proxy's ping has none
+            if self._named > 1:  # a server may name its first event alone
+                frames.append(
+                    lost("unreadable_event", printable(kind), "the events before it have names, and it has none")
+                )
+            self._named = 0
         match kind:
             case "content_block_delta":
                 self._delta(event, source, frames)
