@@ -310,7 +310,7 @@ HOT_PATHS = (
             f"decode {family} {what}, 16 KiB a read",
             "chunk",
             decode(family, arguments=what == "arguments", read_bytes=16 * 1024),
-            (300, 600, 2400),
+            (280, 560, 2240),
         )
         for family in FAMILIES
         for what in ("text", "arguments")
