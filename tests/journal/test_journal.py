@@ -241,7 +241,9 @@ def test_killed_process_leaves_a_readable_session(tmp_path: Path) -> None:
 
 # What version 4 had, of a file of version 5.
 WITHOUT_11 = "drop table gateway;"
-WITHOUT_10 = f"{WITHOUT_11} drop index turn_by_key; alter table turn drop column key; alter table turn drop column asked;"
+WITHOUT_10 = (
+    f"{WITHOUT_11} drop index turn_by_key; alter table turn drop column key; alter table turn drop column asked;"
+)
 WITHOUT_9 = f"{WITHOUT_10} drop table budget; drop table budget_run; alter table session drop column labels;"
 WITHOUT_7 = f"{WITHOUT_9} drop table repair_seen;"
 WITHOUT_6 = (

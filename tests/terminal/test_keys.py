@@ -52,11 +52,12 @@ def begin(person: Person, folder: Path) -> None:
     wait_until((folder / "begun.txt").exists)
 
 
+@pytest.mark.parametrize("columns", [60, 80, 200])
 @pytest.mark.promise("wait:cancel")
-def test_esc_ends_the_turn_and_half_a_text_outlives_it(lab: Lab, folder: Path) -> None:
+def test_esc_ends_the_turn_and_half_a_text_outlives_it(lab: Lab, folder: Path, columns: int) -> None:
     """An arrow key in mid-turn ends nothing; a second Esc does not end the program. What was begun stands at the next prompt;
     Ctrl-C clears it there, and Up brings it back. At a question, Esc ends the turn too."""
-    with at_terminal(*ALLOWED, *at(lab, "waits"), cwd=folder) as person:
+    with at_terminal(*ALLOWED, *at(lab, "waits"), cwd=folder, columns=columns) as person:
         begin(person, folder)
         person.types(UP)
         person.types("half a te")
@@ -116,13 +117,14 @@ def test_no_editor_is_said(lab: Lab, folder: Path) -> None:
         person.types(CTRL_C)
 
 
+@pytest.mark.parametrize("columns", [60, 80, 200])
 @pytest.mark.promise("wait:cancel")
-def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_goes_on(lab: Lab, folder: Path) -> None:
+def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_goes_on(lab: Lab, folder: Path, columns: int) -> None:
     """At the prompt and in mid-turn, under a real shell: while turnwise is suspended, the shell echoes and runs commands; then
     the turn goes on, and keys are read as before."""
     line = shlex.join([sys.executable, "-m", "turnwise", *ALLOWED, *at(lab, "waits")])
     env = {"PS1": "shell$ ", "HISTFILE": os.devnull}
-    with at_terminal("--norc", "--noprofile", "-i", cwd=folder, env=env, program=("bash",)) as person:
+    with at_terminal("--norc", "--noprofile", "-i", cwd=folder, env=env, program=("bash",), columns=columns) as person:
         person.sees("shell$ ")
         person.types(f"{line}\r")
         person.sees("\n>")

@@ -291,7 +291,11 @@ answers = st.lists(
     | items
     | st.builds(Text, texts, citations=st.lists(citations, max_size=2).map(tuple))
     | st.builds(
-        ToolCall, id=ids, name=ids, arguments=objects, opaque=st.none() | st.just(own(caller={"type": "code_execution_20260120", "tool_id": "s"}))
+        ToolCall,
+        id=ids,
+        name=ids,
+        arguments=objects,
+        opaque=st.none() | st.just(own(caller={"type": "code_execution_20260120", "tool_id": "s"})),
     ),
     min_size=1,
     max_size=4,
