@@ -351,16 +351,19 @@ def test_what_does_not_belong_changes_nothing() -> None:
 # --- bytes that are wrong
 
 
+NAMED = b"event: content_block_delta\n"
+
+
 def test_broken_events_are_mended_or_left_out() -> None:
     """Bytes that are no UTF-8, a lone surrogate, two objects in one event, an index as text, JSON that stops."""
     pieces = [
         sse(start(), opens(0, type="text", text="")),
-        b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"}}\n\n',
-        b'data: {"type":"content_block_delta","index":"0","delta":{"type":"text_delta","text":"b\\ud800"}}\n\n',
-        b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"c"}}'
+        NAMED + b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"}}\n\n',
+        NAMED + b'data: {"type":"content_block_delta","index":"0","delta":{"type":"text_delta","text":"b\\ud800"}}\n\n',
+        NAMED + b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"c"}}'
         b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"d"}}\n\n',
-        b'data: {"type":"content_block_del\n\n',
-        b'data: {"type":"content_block_delta","index":0,"delta":"x"}\n\n',
+        NAMED + b'data: {"type":"content_block_del\n\n',
+        NAMED + b'data: {"type":"content_block_delta","index":0,"delta":"x"}\n\n',
         sse(closes(0), *ends("end_turn")),
     ]
     frames = decode_stream(FAMILY, pieces, profile=PROFILE)
