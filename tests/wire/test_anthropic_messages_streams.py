@@ -362,7 +362,7 @@ def test_broken_events_are_mended_or_left_out() -> None:
         NAMED + b'data: {"type":"content_block_delta","index":"0","delta":{"type":"text_delta","text":"b\\ud800"}}\n\n',
         NAMED + b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"c"}}'
         b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"d"}}\n\n',
-        NAMED + b'data: {"type":"content_block_del\n\n',
+        b'data: {"type":"content_block_del\n\n',
         NAMED + b'data: {"type":"content_block_delta","index":0,"delta":"x"}\n\n',
         sse(closes(0), *ends("end_turn")),
     ]
