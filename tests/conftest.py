@@ -1,12 +1,14 @@
 """Rules for every test: loopback only, and the recorded streams, or those that stand in for them."""
 
+import asyncio
 import gc
 import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import settings
@@ -16,6 +18,7 @@ from postgres_server import postgres_dsn as postgres_dsn
 from postgres_server import postgres_server_dsn as postgres_server_dsn
 from temporal_server import temporal_address as temporal_address
 from thoroughness import USUAL_EXAMPLES, a_tenth, examples, profile, told
+from waits import TEST_S
 
 # The same examples every time, and no clock: a slow machine is not a failure.
 settings.register_profile("turnwise", deadline=None, derandomize=True, max_examples=examples(USUAL_EXAMPLES))
@@ -63,6 +66,29 @@ def closed_port() -> Iterator[int]:
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         kept.bind(("127.0.0.1", 0))
         yield int(kept.getsockname()[1])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """A test whose own waits have no bound fails after `TEST_S`, with what its tasks wait for. One that no signal reaches is
+    ended by `faulthandler_timeout` (pyproject.toml), with its process."""
+    signal.signal(signal.SIGALRM, _end_test)
+    signal.setitimer(signal.ITIMER_REAL, TEST_S)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _end_test(_number: int, _frame: FrameType | None) -> None:
+    waits = list[str]()
+    for task in [one for one in gc.get_objects() if isinstance(one, asyncio.Task) and not one.done()]:
+        waits.append(task.get_name())
+        inner: object = task.get_coro()
+        while (frame := getattr(inner, "cr_frame", getattr(inner, "ag_frame", None))) is not None:
+            waits.append(f"  {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}")
+            inner = getattr(inner, "cr_await", getattr(inner, "ag_await", None))
+    pytest.fail("\n".join([f"the test has not ended after {TEST_S:g} seconds; its tasks:", *waits]))
 
 
 # What was collected stays until the end: 12,000 tests, and all that they import. Nothing of it is garbage, and Python would
