@@ -2,8 +2,9 @@
 
 `python scripts/lanes.py .ci/lanes.toml` runs every lane one after another, also after one that failed. A lane past its limit
 says so at once and in the table. Past `PATIENCE` times its limit it is ended with its whole process group, and fails: machines
-are noisy, and a slow one is no reason to lose a result. After `WHOLE_MINUTES` nothing goes on, so that the table comes before CI
-ends it all. Exits with 1 if a lane failed. It needs Python's own modules only: the lanes set up the environment.
+are noisy, and a slow one is no reason to lose a result. It ends before that where the lanes behind it would not get their own
+limits within `WHOLE_MINUTES`: then nothing goes on, so that the table comes before CI ends it all. Exits with 1 if a lane failed.
+It needs Python's own modules only: the lanes set up the environment.
 """
 
 import os
@@ -78,7 +79,7 @@ def read_lanes(file: Path) -> list[Lane]:
 
 
 def run_lane(lane: Lane, *, pace: Pace, rest_s: float, stopping: Stopping, say: Say) -> Outcome:
-    """The lane has ended, and nothing of its process group is left. `rest_s` is left for all lanes together."""
+    """The lane has ended, and nothing of its process group is left. `rest_s` is what the other lanes leave it."""
     began, cpu_before_s = time.monotonic(), cpu_of_children_s()
     limit_s = lane.minutes * pace.minute_s
     longest_s = min(limit_s * pace.patience, rest_s)
@@ -94,7 +95,9 @@ def run_lane(lane: Lane, *, pace: Pace, rest_s: float, stopping: Stopping, say: 
             say(f"stopped by {signal.Signals(stopping.number).name}")
         elif code is None:
             bound = (
-                "the time of all lanes" if longest_s < limit_s * pace.patience else f"{pace.patience:g} times its limit"
+                "the time that the other lanes leave it"
+                if longest_s < limit_s * pace.patience
+                else f"{pace.patience:g} times its limit"
             )
             say(f"lane {lane.name}: past {bound}, ended")
     finally:
@@ -137,11 +140,12 @@ def run_lanes(lanes: Sequence[Lane], *, pace: Pace, say: Say) -> int:
     outcomes: list[Outcome] = []
     last = time.monotonic() + pace.whole_minutes * pace.minute_s
     with signals_seen() as stopping:
-        for lane in lanes:
+        for place, lane in enumerate(lanes):
             if stopping.number is not None:
                 break
             say(f"lane {lane.name}: {lane.minutes:g} minutes, {lane.command}")
-            rest_s = max(0.0, last - time.monotonic())
+            behind_s = sum(other.minutes for other in lanes[place + 1 :]) * pace.minute_s
+            rest_s = max(0.0, last - time.monotonic() - behind_s)
             outcome = run_lane(lane, pace=pace, rest_s=rest_s, stopping=stopping, say=say)
             outcomes.append(outcome)
             say(f"lane {lane.name}: {outcome.words}, {outcome.minutes:.1f} of {lane.minutes:g} minutes")

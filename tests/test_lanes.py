@@ -128,7 +128,18 @@ def test_no_lane_goes_on_after_the_time_of_all(capfd: pytest.CaptureFixture[str]
     lanes = [it.Lane("hangs", 8, NEVER), it.Lane("left", 8, NEVER)]
     code, said, table = run(lanes, capfd, whole_minutes=0)
     assert (code, table) == (1, ["hangs | ENDED | 8", "left | ENDED | 8"])
-    assert said[1] == "lane hangs: past the time of all lanes, ended"
+    assert said[1] == "lane hangs: past the time that the other lanes leave it, ended"
+
+
+def test_a_lane_that_hangs_leaves_the_others_their_time(capfd: pytest.CaptureFixture[str]) -> None:
+    """It may be late only by what all lanes together leave of the whole."""
+    lanes = [it.Lane("hangs", 2, NEVER), it.Lane("next", HANG_S / AT_ONCE_S, "true")]
+    code, said, table = run(lanes, capfd, minute_s=AT_ONCE_S, whole_minutes=HANG_S / AT_ONCE_S + 3, patience=1e9)
+    assert (code, table[1]) == (1, "next | ok | 300000")
+    assert said[1:3] == [
+        "lane hangs: past its limit of 2 minutes, goes on",
+        "lane hangs: past the time that the other lanes leave it, ended",
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
