@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from terminal.forking import Process
 from turnwise import Approval, CallerError, Journal, OneAsk, StopReason, answer_asks, cancel_turns, submit_turn
@@ -95,11 +94,7 @@ class TemporalWorkers(KitWorkers):
         await (await self.turns()).answer(session, key, approvals)
 
     async def cancel(self, session: str, key: str) -> None:
-        try:
-            await (await self.turns()).cancel(session, key)
-        except RPCError as error:  # the session has ended meanwhile
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
+        await (await self.turns()).cancel(session, key)
 
     async def asks(self, session: str) -> Sequence[OneAsk]:
         found = self.journal.known_session(session)

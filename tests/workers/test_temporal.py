@@ -103,8 +103,11 @@ async def test_a_turn_that_no_worker_has_is_cancelled(place: Place) -> None:
         await place.turns.submit("nobody", EngineTurn("missing", "first", heartbeat_s=5), "note:nobody-a")
         await place.submit("nobody", "second", "note:nobody-b")
         await place.until_status("nobody", "running")
-        await place.turns.cancel("nobody", "first")
+        assert await place.turns.cancel("nobody", "first")
         assert await place.ended("nobody") == "answered"
+    assert not await place.turns.cancel("nobody", "second")
+    with pytest.raises(CallerError, match="no turn of the session `nobody` waits"):
+        await place.turns.answer("nobody", "second", ())
     assert place.effects("nobody") == ["b"]
 
 

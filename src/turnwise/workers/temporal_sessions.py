@@ -6,7 +6,7 @@ person. It begins, continues or reads the turn by its key, so a leg that runs tw
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -31,7 +31,7 @@ from temporalio.common import Priority, RetryPolicy  # noqa: E402
 from temporalio.envconfig import ClientConfig  # noqa: E402
 from temporalio.exceptions import ActivityError, CancelledError  # noqa: E402
 from temporalio.runtime import Runtime  # noqa: E402
-from temporalio.service import RPCError  # noqa: E402
+from temporalio.service import RPCError, RPCStatusCode  # noqa: E402
 
 TASK_QUEUE = "turnwise"
 SECRET_VARIABLES = ("TEMPORAL_API_KEY", "TEMPORAL_TLS_CLIENT_KEY_DATA", "TEMPORAL_CODEC_AUTH", "TEMPORAL_GRPC_META_")
@@ -272,13 +272,25 @@ class TemporalTurns:
         )
 
     async def answer(self, session: str, key: str, approvals: Sequence[Approval]) -> None:
-        """Answer what the turn asks (`agent.open_asks(session)`). It goes on as soon as a worker has it."""
+        """Answer what the turn asks (`agent.open_asks(session)`). It goes on as soon as a worker has it. Raises CallerError if
+        the engine has no turn of the session."""
         said = msgspec.json.encode(approvals).decode()
-        await self._client.get_workflow_handle(session).signal(SessionWorkflow.answer, args=[key, said])
+        if not await self._tell(session, SessionWorkflow.answer, key, said):
+            raise CallerError(f"no turn of the session `{session}` waits for an answer on the engine")
 
-    async def cancel(self, session: str, key: str = "") -> None:
-        """End this turn; without a key, all turns of the session."""
-        await self._client.get_workflow_handle(session).signal(SessionWorkflow.cancel, key)
+    async def cancel(self, session: str, key: str = "") -> bool:
+        """End this turn; without a key, all turns of the session. False: the engine has no turn of it, and nothing ends."""
+        return await self._tell(session, SessionWorkflow.cancel, key)
+
+    async def _tell(self, session: str, signal: Callable[..., None], *words: str) -> bool:
+        """False if its workflow has ended."""
+        try:
+            await self._client.get_workflow_handle(session).signal(signal, args=words)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return False
+        return True
 
     async def status(self, session: str) -> EngineStatus:
         """What the session does. A worker must live to say so."""
