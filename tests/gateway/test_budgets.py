@@ -162,11 +162,16 @@ def test_what_a_killed_gateway_had_reserved_counts_as_spent_at_once(target: Targ
     env = {**os.environ, "PYTHONPATH": str(TESTS)}
     line = [sys.executable, "-c", LEAVES, str(target), key]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=env) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "has left\n"
-        other = SharedClients(Journal(target), now=SystemClock().now)
-        assert {name: parts for name, (parts, _) in standing(target).items()} == {"key/laptop/day": 1, "key/laptop": 1}
-        process.kill()
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "has left\n"
+            other = SharedClients(Journal(target), now=SystemClock().now)
+            assert {name: parts for name, (parts, _) in standing(target).items()} == {
+                "key/laptop/day": 1,
+                "key/laptop": 1,
+            }
+        finally:
+            process.kill()
         process.wait(HANG_S)
     other.close()
     SharedClients(Journal(target), now=SystemClock().now).close()
