@@ -146,10 +146,11 @@ class MessagesStreamDecoder:
             values, at = run.values, 0
             end = len(values)
             while at < end:
-                is_usual = run.name in ("content_block_delta", self._constant) or not (run.name or self._named)
+                is_usual = run.name in ("content_block_delta", self._constant) if run.name else not self._named
                 fast = self._fast if self._flows and is_usual else None
                 if fast is not None and (count := fast.read(values, at, frames, self._is_plain)):
                     at += count
+                    self._named += count if run.name else 0
                 else:
                     self._read_event(values[at], run.name, frames)
                     at += 1
