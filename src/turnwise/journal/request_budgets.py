@@ -141,8 +141,8 @@ class RequestBudgets:
     def _page(self, name: str) -> _Page:
         return _Page(BudgetRow(self._connection, name=name, dialect=self._dialect, now=self._now))
 
-    def reserve(self, part: RequestPart) -> BudgetRefusal | None:
-        """Reserve in each of its budgets, or in none."""
+    def reserve(self, part: RequestPart, *, must: bool = False) -> BudgetRefusal | None:
+        """Reserve in each of its budgets, or in none. `must`: in each, whether it has room or not."""
         if any(part.id in self._pages[ask.row].parts for ask in part.asks):
             return None  # an attempt of before stands
         usd: Decimal | None = ZERO
@@ -150,7 +150,7 @@ class RequestBudgets:
             usd = part.usd()
         amounts: tuple[Amount, ...] = (1, part.tokens, usd or ZERO)
         for ask in part.asks:
-            if (refusal := self._refuse(ask, part, amounts, is_priced=usd is not None)) is not None:
+            if not must and (refusal := self._refuse(ask, part, amounts, is_priced=usd is not None)) is not None:
                 return refusal
         for ask in part.asks:
             own = (1, 0, ZERO) if ask.is_open else amounts
