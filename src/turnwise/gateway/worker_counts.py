@@ -21,13 +21,13 @@ _JOIN: dict[Joined, Callable[[float, float], float]] = {"sum": lambda one, other
 class CountsState(msgspec.Struct, frozen=True, array_like=True):
     """Values by metric and labels; and of each histogram how many were in each bucket, then the sum of seconds."""
 
-    values: dict[str, dict[CountLabels, float]] = {}
+    values: dict[str, dict[CountLabels, int | float]] = {}
     seconds: dict[str, dict[CountLabels, list[float]]] = {}
 
 
 def added(states: Iterable[CountsState], *, joined: dict[str, Joined]) -> CountsState:
     """All of them as one. `joined` says how a metric's values become one, if not as their sum."""
-    values: dict[str, dict[CountLabels, float]] = {}
+    values: dict[str, dict[CountLabels, int | float]] = {}
     seconds: dict[str, dict[CountLabels, list[float]]] = {}
     for state in states:
         for name, found in state.values.items():

@@ -21,7 +21,7 @@ import msgspec
 
 from turnwise.errors import CallerError
 from turnwise.gateway.config import GatewayConfig
-from turnwise.gateway.reloading import ConfigReading
+from turnwise.gateway.reloading import ConfigReading, has_terminal
 from turnwise.gateway.worker_counts import without_gauges
 
 MOST_WORKERS = 64
@@ -88,6 +88,7 @@ class WorkerProcesses:
         self._leash, self._held = os.pipe()
         for descriptor in (self._heard, self._tell):
             os.set_blocking(descriptor, False)
+        self._had_terminal = has_terminal()
         self._has_served = False
         self._kill_s: float | None = None  # when workers that have been told to end are killed
         self._code = 0
@@ -162,6 +163,8 @@ class WorkerProcesses:
                 self._tells()
         elif number == signal.SIGHUP:
             self._send(number)
+            if self._had_terminal and not has_terminal():  # and so the workers end
+                self._end(signal.SIGTERM)
         elif number in _PASSED:
             self._end(number)
 
@@ -189,11 +192,12 @@ class WorkerProcesses:
     def _bury(self, place: _Place, code: int) -> None:
         pid, place.pid, place.is_ready = place.pid, 0, False
         without_gauges(self._counts_of(place))
-        if self._kill_s is not None or not self._has_served:
+        if self._kill_s is not None:
             self._code = max(self._code, code)
-            if not self._has_served:  # it has said why
-                self._code = self._code or 1
-                self._end(signal.SIGTERM)
+            return
+        if not self._has_served:  # it has said why
+            self._code = code if code > 0 else 1
+            self._end(signal.SIGTERM)
             return
         now_s = time.monotonic()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

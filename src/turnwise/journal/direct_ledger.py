@@ -71,6 +71,7 @@ class DirectLedger:
     def __init__(self, store: JournalStore, *, now: Callable[[], float]) -> None:
         self._store = store
         self._now = now
+        self._begun = set[str]()  # rows of budgets that stand
 
     def wait_until(self, ends: float) -> None:
         """From now on this thread's work waits for the database until then (monotonic)."""
@@ -99,7 +100,7 @@ class DirectLedger:
         rows: dict[LedgerLine, int] = {}
         refused: dict[LedgerLine, BudgetRefusal] = {}
         parts = [part for change in changes if (part := change.line.part) is not None]
-        budgets = RequestBudgets(connection, dialect=self._store.dialect, now=self._now())
+        budgets = RequestBudgets(connection, dialect=self._store.dialect, now=self._now(), begun=self._begun)
         budgets.open(parts)
         for change in changes:
             line, part = change.line, change.line.part

@@ -78,6 +78,7 @@ class LedgerThread:
         """`limit_s`: how long a request waits for a file that another process holds, however many wait before it. Raises
         CallerError for a file that is no journal, or cannot be written."""
         self._journal = Journal(path, clock=clock, durability=durability)
+        self._direct = self._journal.direct
         self._limit_s = limit_s
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._kept: list[LedgerChange] = []  # what could not be written yet
@@ -155,7 +156,7 @@ class LedgerThread:
         why: Exception | None = None
         refused: dict[LedgerLine, BudgetRefusal] = {}
         since_s = min([order.since_s for order in waiting], default=time.monotonic())
-        direct = self._journal.direct
+        direct = self._direct
         direct.wait_until(since_s + self._limit_s)
         try:
             if self._kept or changes:
