@@ -28,6 +28,7 @@ SOON_S = 5.0  # when to come again where only requests under way are in the way
 KEPT_S = {"minute": 600.0}  # of a row that nobody has changed
 KEPT_LONG_S = 100 * 86_400.0
 MOST_BEGUN = 10_000
+MOST_ROWS = 1_000  # of a statement
 
 RequestLimits = tuple[int | None, int | None, Decimal | None]
 
@@ -151,11 +152,14 @@ class RequestBudgets:
         if not names:
             return
         if new := [name for name in names if name not in self._begun]:
-            begin_states(self._connection, new, new=UNSPENT, now=self._now)
+            for few in _by_few(new):
+                begin_states(self._connection, few, new=UNSPENT, now=self._now)
             if len(self._begun) > MOST_BEGUN:
                 self._begun.clear()
             self._begun.update(new)
-        found = read_states(self._connection, names, dialect=self._dialect)
+        found: dict[str, BudgetState] = {}
+        for few in _by_few(names):
+            found.update(read_states(self._connection, few, dialect=self._dialect))
         for name in names:
             state = found.get(name)
             if state is None:  # it was deleted meanwhile, or its attempt was rolled back
@@ -208,8 +212,14 @@ class RequestBudgets:
             self._pages[ask.row].settle(part.id, NOTHING if ask.is_open else spending)
 
     def write(self) -> None:
-        if changed := {name: page.state for name, page in self._pages.items() if page.is_changed}:
-            write_states(self._connection, changed, now=self._now)
+        changed = [name for name, page in self._pages.items() if page.is_changed]
+        for few in _by_few(changed):
+            write_states(self._connection, {name: self._pages[name].state for name in few}, now=self._now)
+
+
+def _by_few(names: list[str]) -> list[list[str]]:
+    """No database takes any number of values in one statement."""
+    return [names[at : at + MOST_ROWS] for at in range(0, len(names), MOST_ROWS)]
 
 
 def _spending(part: RequestPart, entry: LedgerEntry) -> _Spending:
