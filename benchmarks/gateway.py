@@ -1,5 +1,6 @@
 """What `turnwise gateway` costs between a client and its provider, beside LiteLLM's proxy: a chunk, a short request, a stream."""
 
+import functools
 import importlib.util
 import os
 import socket
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from counting.gateway_paths import add_key
 from harness.command import run
 from harness.declaring import FOLDER, LITELLM_PYTHON, Bars, Benchmark, Lines, Measure, Options, Part, Ratio
 from paced import LATE_MS, start
@@ -30,7 +32,14 @@ FLOODS = 3
 PAUSE = "the longest wait of another client"
 PAUSE_MS = 100.0  # the longest wait of another client that a stream may cause: nobody notices less
 LITELLM = "litellm proxy"
-DISTRIBUTIONS = {"turnwise": "turnwise", "turnwise, uvloop": "turnwise", LITELLM: "litellm"}
+BUDGETED, LITELLM_BUDGET = "turnwise, uvloop, key and budgets", "litellm proxy, a provider's budget"
+DISTRIBUTIONS = {
+    "turnwise": "turnwise",
+    "turnwise, uvloop": "turnwise",
+    BUDGETED: "turnwise",
+    LITELLM: "litellm",
+    LITELLM_BUDGET: "litellm",
+}
 
 # As the command starts, but asyncio's own loop: uvloop is taken where it is installed.
 WITHOUT_UVLOOP = (
@@ -52,8 +61,10 @@ WAYS = (
     Way("floor, uvloop", (20, 50, 200, 400, 1000)),
     Way("no gateway", (20, 50, 400, 1000)),
     Way(LITELLM, (20, 50)),
+    Way(BUDGETED, (50, 400)),
+    Way(LITELLM_BUDGET, (20,)),
 )
-QUICK = ("turnwise", "turnwise, uvloop", "floor", "no gateway", LITELLM)
+QUICK = ("turnwise", "turnwise, uvloop", "floor", "no gateway", BUDGETED, LITELLM, LITELLM_BUDGET)
 
 DELTA = b'data: {"id":"c1","object":"chat.completion.chunk","created":1800000000,"model":"m","choices":[%s]}\n\n'
 STREAM = b"".join(
@@ -79,6 +90,9 @@ model_list:
     litellm_params: {{model: "openai/*", api_base: "{url}/v1", api_key: sk-nothing, max_retries: 0}}
 litellm_settings: {{telemetry: false, set_verbose: false, num_retries: 0}}
 """
+# Its keys and their budgets need a database that it reaches through Prisma, whose engines come from one address of their own
+# (binaries.prisma.sh) and lie in no package. What it limits without one is a provider's money, in memory, for all clients.
+PROVIDER_BUDGET = "router_settings: {provider_budget_config: {openai: {budget_limit: 1000000, time_period: 1d}}}\n"
 # What its own settings switch off: telemetry, the download of prices, a banner; and the log is left to its errors.
 QUIET = {
     "LITELLM_MODE": "PRODUCTION",
@@ -100,7 +114,7 @@ def build(options: Options, stack: ExitStack) -> Sequence[Part]:
     short = int(provider.rpartition(":")[2])
     parts: list[Part] = []
     for way in [way for way in WAYS if way.system in QUICK or not options.quick]:
-        if way.system.endswith("uvloop") and importlib.util.find_spec("uvloop") is None:
+        if "uvloop" in way.system and importlib.util.find_spec("uvloop") is None:
             continue
         for streams in way.sizes[:1] if options.quick else way.sizes:
             more = {"streams": streams, "seconds": 1.2 if options.quick else SECONDS}
@@ -117,7 +131,7 @@ def build(options: Options, stack: ExitStack) -> Sequence[Part]:
             more = {"requests": QUICK_REQUESTS if options.quick else REQUESTS}
             given = task(way.system, port=short, folder=options.folder, cores=cores, more=more)
             parts.append(part(way.system, "gateway_short.py", given, measures=short_measures()))
-        if DISTRIBUTIONS.get(way.system) == "turnwise":
+        if DISTRIBUTIONS.get(way.system) == "turnwise" and way.system != BUDGETED:
             given = task(way.system, port=short, folder=options.folder, cores=cores, more={})
             parts.append(part(way.system, "gateway_flood.py", given, measures=flood_measures(calls), per_round=FLOODS))
     return parts
@@ -132,7 +146,7 @@ def flood(calls: int) -> bytes:
 def part(
     system: str, client: str, given: Mapping[str, object], *, measures: tuple[Measure, ...], per_round: int = 1
 ) -> Part:
-    is_peer = system == LITELLM
+    is_peer = system in (LITELLM, LITELLM_BUDGET)
     return Part(
         system=system,
         argv=(
@@ -159,6 +173,7 @@ def task(
         "distribution": DISTRIBUTIONS.get(system, ""),
         "core": cores[-1],
         "own_core": cores[0],
+        "key": budgeted_key(folder) if system == BUDGETED else "sk-nothing",
         **more,
     }
 
@@ -172,18 +187,32 @@ def gateway_of(system: str, *, provider: str, folder: Path) -> tuple[list[str], 
             loop = "uvloop" if system.endswith("uvloop") else "asyncio"
             argv = [sys.executable, str(FOLDER / "clients" / "gateway_floor.py"), provider.rpartition(":")[2], loop]
             return argv, {}, 0
-        case "litellm proxy":
+        case "litellm proxy" | "litellm proxy, a provider's budget":
             port = free_port()
             settings = folder / f"litellm-{port}.yaml"
-            settings.write_text(SETTINGS.format(url=provider))
+            budget = PROVIDER_BUDGET if system == LITELLM_BUDGET else ""
+            settings.write_text(SETTINGS.format(url=provider) + budget)
             program = str(Path(LITELLM_PYTHON).with_name("litellm"))
             argv = [program, "--config", str(settings), "--host", "127.0.0.1", "--port", str(port)]
             return argv, QUIET, port
         case _:
-            begins = ["-m", "turnwise"] if system.endswith("uvloop") else ["-c", WITHOUT_UVLOOP]
+            begins = ["-m", "turnwise"] if "uvloop" in system else ["-c", WITHOUT_UVLOOP]
             argv = [sys.executable, *begins, "gateway", "--upstream", f"{provider}/v1", "--port", "0", "--json"]
             state = {name: str(folder / name.lower()) for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME")}
+            if system == BUDGETED:
+                return argv, {**state, **budgeted_env(folder)}, 0
             return argv, {**state, "TURNWISE_STATE_DIR": str(folder / "state")}, 0
+
+
+def budgeted_env(folder: Path) -> Mapping[str, str]:
+    return {"TURNWISE_STATE_DIR": str(folder / "budgeted"), "TURNWISE_PRICES": str(folder / "prices.toml")}
+
+
+@functools.cache
+def budgeted_key(folder: Path) -> str:
+    """One key for all parts, with a price for whatever model they name."""
+    (folder / "prices.toml").write_text('"openai_chat:*" = { input = 1, output = 10 }\n')
+    return add_key(folder / "budgeted" / "journal.db")
 
 
 def free_port() -> int:
@@ -256,7 +285,9 @@ BENCHMARK = Benchmark(
         f"In the stream of {CALLS:,} calls each has an event of its own, all come at once, and another client asks for "
         "`/healthz` meanwhile: its longest wait is the longest pause of the event loop. turnwise runs as "
         "its command starts it, with healing and ledger, on asyncio's loop and on uvloop; LiteLLM's proxy with one worker, on "
-        "uvloop as it always is, without a database, with telemetry and the download of prices switched off. On "
+        "uvloop as it always is, without a database, with telemetry and the download of prices switched off. "
+        "`key and budgets`: the client's key stands in the journal and has three budgets, its team's among them. LiteLLM's keys "
+        "and their budgets need a database through Prisma, so beside it stands the budget of a provider, in LiteLLM's memory. On "
         "a machine with other work, set TURNWISE_PACED_REALTIME=1, as for the paced streams."
     ),
     build=build,
@@ -266,6 +297,14 @@ BENCHMARK = Benchmark(
         against_litellm(GROUP, "50", CPU),
         against_litellm(SHORT, "a whole answer", "CPU a request"),
         against_litellm(SHORT, "a stream of 20 chunks", "CPU a request"),
+        Ratio(
+            name="LiteLLM's proxy with a provider's budget, turnwise with a key and three budgets",
+            group=SHORT,
+            case="a whole answer",
+            measure="CPU a request",
+            against=(LITELLM_BUDGET,),
+            ours=BUDGETED,
+        ),
     ],
     plots=[
         Lines(

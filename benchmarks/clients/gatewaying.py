@@ -30,6 +30,7 @@ class GatewayTask(TypedDict):
     distribution: str
     core: int  # the gateway's; the client and the provider share another
     own_core: int
+    key: str  # that the client shows
 
 
 class Served:
@@ -105,7 +106,7 @@ def request(model: str, *, stream: bool, close: bool) -> bytes:
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Go on."}], "stream": stream}).encode()
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
-        f"Authorization: Bearer sk-nothing\r\nContent-Length: {len(body)}\r\n"
+        f"Authorization: Bearer {task()['key']}\r\nContent-Length: {len(body)}\r\n"
     )
     return head.encode() + (b"Connection: close\r\n" if close else b"") + b"\r\n" + body
 

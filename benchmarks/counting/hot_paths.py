@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import NamedTuple
 
+from counting.gateway_paths import SHORT, STREAMED, gateway
+
 Work = Callable[[], object]
 Prepare = Callable[[int], Work]
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
@@ -298,6 +300,13 @@ def in_loop(main: Callable[[], Coroutine[object, object, object]]) -> Work:
     return run
 
 
+def through_gateway(what: str, *, budgets: bool) -> Prepare:
+    def chunks(size: int) -> list[bytes]:
+        return streamed("openai_chat", deltas=size, arguments=False)
+
+    return gateway(what, budgets=budgets, streamed=chunks, in_loop=in_loop)
+
+
 HOT_PATHS = (
     HotPath(YARDSTICK, "number", yardstick, (1000, 2000, 8000)),
     *[
@@ -327,4 +336,12 @@ HOT_PATHS = (
     ],
     *[HotPath(f"tool call, {kind}", "call", dispatch(kind), (10, 20, 60)) for kind in ("async", "sync")],
     *[HotPath(f"journal append, {where}", "event", append(where), (20, 60, 300)) for where in ("memory", "file")],
+    *[
+        HotPath(f"gateway, {name}{said}", unit, through_gateway(what, budgets=budgets), sizes)
+        for name, unit, what, sizes in (
+            ("a chunk", "chunk", STREAMED, (50, 150, 550)),
+            ("a short request", "request", SHORT, (5, 15, 45)),
+        )
+        for budgets, said in ((False, ""), (True, " with budgets"))
+    ],
 )

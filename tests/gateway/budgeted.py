@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from decimal import Decimal
@@ -20,6 +21,8 @@ from turnwise.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.gateway.doors import ClientCall
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.gateway.shared_clients import SharedClients
+from turnwise.gateway.unreachable_store import StoreOutage, UnreachableStore
+from turnwise.journal.file import BUSY_S
 from turnwise.journal.gateway_rows import Actor, GatewayOwner, OwnerChange, digest_of
 from turnwise.journal.ledger_thread import LedgerThread
 from turnwise.journal.prices import Prices, read_prices
@@ -82,12 +85,15 @@ async def budgeted(
     lab: Lab,
     routes: Sequence[GatewayRoute] = (STALLS, ROUTE),
     now: Callable[[], float] | None = None,
+    rule: UnreachableStore | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Budgeted]:
-    """Closed in the order of a gateway's own end."""
+    """Closed in the order of a gateway's own end. With a `rule`, a store that is held for 0.2 s cannot be reached."""
     clock = SystemClock()
     shared = SharedClients(Journal(target), now=now or clock.now)
-    ledger = LedgerThread(target, clock=clock)
-    accounts = AccountMeans(ledger=ledger, clock=clock, prices=PRICES, holder=shared.holder)
+    ledger = LedgerThread(target, clock=clock, limit_s=BUSY_S if rule is None else 0.2)
+    outage = None if rule is None else StoreOutage(rule, ledger, monotonic=monotonic)
+    accounts = AccountMeans(ledger=ledger, clock=clock, prices=PRICES, holder=shared.holder, outage=outage)
     means = ServiceMeans(transport=lab.transport(), clock=clock, env={"LAB_KEY": "k"}, accounts=accounts)
     try:
         yield Budgeted(

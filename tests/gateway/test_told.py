@@ -225,7 +225,7 @@ def test_seconds_are_counted_in_buckets_that_hold_those_below_them() -> None:
     counts, name = GatewayCounts(), "turnwise_gateway_queue_seconds"
     for number in range(MOST_MODELS + 2):
         label = counts.model_label("p", f"m{number}", has_served=True)
-        counts.took(name, "p", label, "1", seconds=0.001 if number % 2 else 1e6)
+        counts.took(name, "p", label, "1", "", seconds=0.001 if number % 2 else 1e6)
     samples = read_metrics(counts.text().decode())
     buckets = valued(samples, "queue_seconds_bucket")
     for model, low, high in ((OTHER, 1, 2), ("m2", 0, 1), ("m3", 1, 1)):

@@ -242,7 +242,7 @@ async def test_each_upstream_request_has_a_span_below_its_clients_and_seconds_ar
     assert sent == [{}, {"traceparent": f"00-{'a' * 32}-{found[2].id.hex()}-01"}]
     told = there.service.metrics().decode()
     for name in ("duration", "first_token", "queue"):
-        labels = 'provider="openai_chat",model="m",route="coding"'
+        labels = 'provider="openai_chat",model="m",route="coding",team=""'
         assert f"turnwise_gateway_{name}_seconds_count{{{labels}}} 1\n" in told
         low = {"queue": 1}.get(name, 0)
         assert f'turnwise_gateway_{name}_seconds_bucket{{{labels},le="10.0"}} {low}\n' in told

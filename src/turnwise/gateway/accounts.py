@@ -3,12 +3,13 @@
 The counts belong to this process and are lost with it, as Prometheus expects; lasting records are in the ledger and the report.
 """
 
+import asyncio
 import contextlib
 import logging
 import secrets
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate
@@ -21,10 +22,13 @@ from turnwise.agent.written_lines import WrittenLines
 from turnwise.assembly.evidence import Witness
 from turnwise.base.clock import Clock, SystemClock
 from turnwise.errors import JournalFailed
-from turnwise.gateway.client_limits import fault_of
+from turnwise.gateway.client_limits import LimitedClient, fault_of
 from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, Outlet, PieceWriter
 from turnwise.gateway.request_costs import output_tokens, part_of, prompt_tokens
+from turnwise.gateway.unreachable_store import SEEN_S, Loan, StoreOutage, UnreachableStore
+from turnwise.gateway.worker_counts import CountLabels, CountsFile, CountsState, Joined, added, tell_often
 from turnwise.journal.direct_ledger import ANY, LedgerLine, RepairSeen, gateway_session
+from turnwise.journal.file import BUSY_S
 from turnwise.journal.journal import journal_path
 from turnwise.journal.ledger import (
     CANCELLED,
@@ -41,6 +45,7 @@ from turnwise.journal.prices import NO_PRICES, Prices, prices_of_layers
 from turnwise.journal.request_budgets import RequestPart
 from turnwise.relay.breaches import blames_provider
 from turnwise.relay.client_exchange import RelayEnd
+from turnwise.rules.pricing import ZERO
 from turnwise.settings.settings import durability_of, read_layers
 from turnwise.telemetry.names import SpanFacts
 from turnwise.telemetry.telemetry import Telemetry, telemetry_of
@@ -55,6 +60,7 @@ if TYPE_CHECKING:
 
 # --- counts, in Prometheus' text format (its documentation, "Exposition formats")
 
+MOST_TEAMS = 100
 MOST_MODELS = (
     200  # models that no file names: a client may name any model, and each name is a time series that Prometheus keeps
 )
@@ -72,6 +78,7 @@ class Metric(msgspec.Struct, frozen=True):
     help: str
     labels: tuple[str, ...]
     type: str = "counter"
+    joined: Joined = "sum"  # of several workers
 
 
 METRICS: dict[str, Metric] = {
@@ -83,24 +90,33 @@ METRICS: dict[str, Metric] = {
     "turnwise_gateway_refusals_total": Metric("Requests that the doors refused, by reason.", ("reason",)),
     "turnwise_gateway_open_requests": Metric("Requests of clients that are being served.", (), "gauge"),
     "turnwise_gateway_last_reload_good": Metric(
-        "Whether the configuration could be used when it was last read: 1 or 0.", (), "gauge"
+        "Whether the configuration could be used when it was last read: 1 or 0.", (), "gauge", "min"
     ),
     "turnwise_gateway_upstream_left_alone": Metric(
-        "Whether an upstream and key is left alone for all of its models, after it failed.", ("upstream",), "gauge"
+        "Whether an upstream and key is left alone for all of its models, after it failed.",
+        ("upstream",),
+        "gauge",
+        "max",
+    ),
+    "turnwise_gateway_store_reachable": Metric(
+        "Whether the journal could be written when it was last tried: 1 or 0.", (), "gauge", "min"
+    ),
+    "turnwise_gateway_budget_used_ratio": Metric(
+        "How much of a budget is spent in its period: 1 is all of it.", ("kind", "owner", "limit"), "gauge", "max"
     ),
     "turnwise_gateway_answer_bytes": Metric("Bytes of the answers that are under way.", (), "gauge"),
     "turnwise_gateway_request_seconds_total": Metric("Seconds that requests of clients took.", ("family", "kind")),
     "turnwise_gateway_duration_seconds": Metric(
-        "Seconds from a client's request to the end of its answer.", ("provider", "model", "route"), "histogram"
+        "Seconds from a client's request to the end of its answer.", ("provider", "model", "route", "team"), "histogram"
     ),
     "turnwise_gateway_first_token_seconds": Metric(
         "Seconds from a client's request to the first event of the upstream's stream.",
-        ("provider", "model", "route"),
+        ("provider", "model", "route", "team"),
         "histogram",
     ),
     "turnwise_gateway_queue_seconds": Metric(
         "Seconds from a client's request until a request for it went upstream.",
-        ("provider", "model", "route"),
+        ("provider", "model", "route", "team"),
         "histogram",
     ),
     "turnwise_gateway_upstream_requests_total": Metric(
@@ -116,14 +132,22 @@ METRICS: dict[str, Metric] = {
 
 
 class GatewayCounts:
-    """Only the event loop's thread changes them."""
+    """Only the event loop's thread changes them. `file`: where one of several workers tells them to the others. `fullness` tells
+    how much of each budget is spent."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, file: Path | None = None, fullness: "Callable[[], Mapping[CountLabels, float]]" = dict
+    ) -> None:
+        gauges = frozenset([name for name, metric in METRICS.items() if metric.type == "gauge"])
+        self._file = None if file is None else CountsFile(file, gauges=gauges)
+        self._fullness = fullness
+        self._teams: dict[str, None] = {}
         self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
         # Of each histogram: how many were in each bucket, in the last one the rest, and behind it the sum of seconds.
         self._seconds: dict[str, dict[tuple[str, ...], list[float]]] = {name: {} for name in METRICS}
         self._values["turnwise_gateway_open_requests"][()] = self._values["turnwise_gateway_answer_bytes"][()] = 0
         self._values["turnwise_gateway_last_reload_good"][()] = 1
+        self._values["turnwise_gateway_store_reachable"][()] = 1
         self._configured: frozenset[str] = frozenset()
         self._served: dict[tuple[str, str], None] = {}  # the last used one comes last
 
@@ -169,6 +193,35 @@ class GatewayCounts:
             self._fold(*next(iter(self._served)))
         return label
 
+    def team_label(self, team: str) -> str:
+        """The team's name, or the label for all further ones."""
+        if len(self._teams) < MOST_TEAMS:
+            self._teams[team] = None
+        return team if team in self._teams else OTHER
+
+    @contextlib.asynccontextmanager
+    async def told(self) -> AsyncGenerator[None]:
+        """Until the end of the block, other workers know these counts as they were a second ago."""
+        telling = None if self._file is None else asyncio.ensure_future(tell_often(self._tell))
+        try:
+            yield
+        finally:
+            if telling is not None:
+                telling.cancel()
+                self._tell()
+
+    def _tell(self) -> None:
+        if self._file is not None:
+            self._file.tell(CountsState(self._values, self._seconds))
+
+    def _of_all(self) -> CountsState:
+        """Of all workers."""
+        own = CountsState(self._values, self._seconds)
+        if self._file is None:
+            return own
+        joined: dict[str, Joined] = {name: metric.joined for name, metric in METRICS.items()}
+        return added([self._file.told(own), *self._file.others()], joined=joined)
+
     def _fold(self, provider: str, label: str) -> None:
         """Move the counts of a model to the label for others, so that sums over models never fall."""
         del self._served[provider, label]
@@ -187,14 +240,16 @@ class GatewayCounts:
 
     def text(self) -> bytes:
         """All counts in the text format."""
+        self._values["turnwise_gateway_budget_used_ratio"] = dict(self._fullness())
         lines: list[str] = []
+        found = self._of_all()
         for name, metric in METRICS.items():
             lines += (f"# HELP {name} {metric.help}", f"# TYPE {name} {metric.type}")
             lines += [
                 f"{name}{_labels(dict(zip(metric.labels, labels, strict=True)))} {_number(value)}"
-                for labels, value in self._values[name].items()
+                for labels, value in found.values[name].items()
             ]
-            for labels, seconds in self._seconds[name].items():
+            for labels, seconds in found.seconds[name].items():
                 lines += _histogram(name, dict(zip(metric.labels, labels, strict=True)), seconds)
         return ("\n".join(lines) + "\n").encode("utf-8", "replace")
 
@@ -259,14 +314,16 @@ class LogLines(logging.Handler):
 
 
 @contextlib.contextmanager
-def logging_to(stream: TextIO, *, as_json: bool, quiet: bool) -> Generator[None]:
-    """Until the end of the block, the log goes there. `quiet`: only errors."""
+def logging_to(stream: TextIO, *, as_json: bool, quiet: bool, first: str = "") -> Generator[None]:
+    """Until the end of the block, the log goes there. `quiet`: only errors. `first` is an error that it begins with."""
     log, handler = logging.getLogger("turnwise"), LogLines(stream)
     handler.setFormatter(_Json() if as_json else _Plain())
     before = log.level, log.propagate
     log.addHandler(handler)
     log.setLevel(logging.ERROR if quiet else logging.INFO)
     log.propagate = False
+    if first:
+        log.error("gateway: %s", first)
     try:
         yield
     finally:
@@ -299,7 +356,7 @@ NO_LEDGER = Fault(
 
 class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
     """Where accounts are written. Without a `ledger` nothing is kept, for a trial run. `telemetry` makes a span for each
-    request. `holder` is this gateway's name in budgets."""
+    request. `holder` is this gateway's name in budgets. `outage` lets requests leave while the ledger cannot be written."""
 
     ledger: LedgerThread | None = None
     counts: GatewayCounts = msgspec.field(default_factory=GatewayCounts)
@@ -307,6 +364,16 @@ class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock = msgspec.field(default_factory=SystemClock)
     telemetry: Telemetry | None = None
     holder: str = ""
+    outage: StoreOutage | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the ledger can be written; after a failure each question is an attempt, too."""
+        return self.ledger is None or self.ledger.is_well
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_well or (self.outage is not None and self.outage.goes_on)
 
 
 class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -319,6 +386,7 @@ class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
     asked: tuple[str, ...]
     family: str
     span: "UpstreamSpan | None" = None
+    loan: Loan | None = None
 
     @property
     def traceparent(self) -> tuple[tuple[str, str], ...]:
@@ -492,10 +560,11 @@ class Account:
             return
         provider, model = self._last
         counts = self._means.counts
+        team = "" if self._call.limits is None else counts.team_label(self._call.limits.team)
         label = counts.model_label(provider, model, has_served=False)
         for name, value in (("duration", seconds), ("first_token", self._first_s), ("queue", self._queue_s)):
             if value is not None:
-                counts.took(f"turnwise_gateway_{name}_seconds", provider, label, self.route, seconds=value)
+                counts.took(f"turnwise_gateway_{name}_seconds", provider, label, self.route, team, seconds=value)
 
     def began(self) -> None:
         """The first event of an upstream's stream has come."""
@@ -607,12 +676,16 @@ class Account:
             started=self._means.clock.now(),
             sent_bytes=sent_bytes,
         )
-        line = None
+        line, loan = None, None
         if self._means.ledger is not None:
-            part = self._part(entry, request=request, body=body, asked=asked, asked_hour=asked_hour)
+            costs = partial(self._part, entry, request=request, body=body, asked=asked, asked_hour=asked_hour)
+            part = costs()
             try:
-                leaving = self._means.ledger.leaves
-                line = await (leaving(entry) if part is None else leaving(entry, part=part))
+                if (outage := self._means.outage) is not None:
+                    line, loan = await outage.write(entry, part, costs=partial(costs, is_for_all=True))
+                else:
+                    leaving = self._means.ledger.leaves
+                    line = await (leaving(entry) if part is None else leaving(entry, part=part))
             except JournalFailed:
                 return NO_LEDGER
             except BudgetFull as full:
@@ -624,15 +697,30 @@ class Account:
             self._queue_s = self._means.clock.monotonic() - self._began_s
         span = None if self._trace is None else self._trace.asks(asked_of(entry))
         return SentRequest(
-            account=self, entry=entry, line=line, asked_hour=asked_hour, asked=asked, family=family, span=span
+            account=self,
+            entry=entry,
+            line=line,
+            asked_hour=asked_hour,
+            asked=asked,
+            family=family,
+            span=span,
+            loan=loan,
         )
 
     def _part(
-        self, entry: LedgerEntry, *, request: Request | None, body: bytes, asked: tuple[str, ...], asked_hour: bool
+        self,
+        entry: LedgerEntry,
+        *,
+        request: Request | None,
+        body: bytes,
+        asked: tuple[str, ...],
+        asked_hour: bool,
+        is_for_all: bool = False,
     ) -> RequestPart | None:
-        """What the request may cost at most, if anything of its client is limited."""
+        """What the request may cost at most, if anything of its client is limited, or `is_for_all`."""
         client, means = self._call.limits, self._means
-        if client is None or not (asks := client.asks(entry.started)):
+        asks = () if client is None else client.asks(entry.started)
+        if not asks and not is_for_all:
             return None
         self._token = self._token or secrets.token_hex(8)
         of_answer = output_tokens(request, body=body, model=entry.model, profile=entry.provider, path=self._call.path)
@@ -641,7 +729,7 @@ class Account:
             asks,
             id=f"{self._token}.{entry.number}",
             holder=means.holder,
-            client=client,
+            client=client or LimitedClient(name=""),
             prices=means.prices,
             tokens=(prompt_tokens(request, sent_bytes=entry.sent_bytes), of_answer),
             asked=asked,
@@ -663,6 +751,8 @@ class Account:
             return
         if received is None:
             ledger.stayed(sent.line)
+            if sent.loan is not None:
+                sent.loan.of.settle(sent.loan, ZERO)
         else:
             ledger.became(sent.line, partial(self._completed, sent, received, ended=self._means.clock.now()))
 
@@ -681,6 +771,8 @@ class Account:
             row_of=find,
         )
         self._books.put(found)
+        if sent.loan is not None:
+            sent.loan.of.settle(sent.loan, found.usd)
         return found
 
 
@@ -741,16 +833,32 @@ def said_of(line: RequestLine) -> str:
 
 @contextlib.contextmanager
 def open_accounts(
-    env: Mapping[str, str], *, clock: Clock, database: str | None = None, holder: str = ""
+    env: Mapping[str, str],
+    *,
+    clock: Clock,
+    counts: GatewayCounts | None = None,
+    database: str | None = None,
+    holder: str = "",
+    rule: UnreachableStore | None = None,
 ) -> Generator[AccountMeans]:
-    """Accounts in the user's journal, or in that of a `database`, with the user's prices. Raises CallerError for unusable
-    files."""
+    """Accounts in the user's journal, or in that of a `database`, with the user's prices. `rule` is for when that cannot be
+    reached. Raises CallerError for unusable files."""
     # A project's file may price models for runs in its folder: a server has no folder.
     layers = [layer for layer in read_layers(Path.home(), env=env) if layer.source == "user"]
-    ledger = LedgerThread(database or journal_path(env), clock=clock, durability=durability_of(layers))
+    goes_on = rule is not None and rule.goes_on_s > 0
+    limit_s = SEEN_S if goes_on else BUSY_S
+    ledger = LedgerThread(database or journal_path(env), clock=clock, durability=durability_of(layers), limit_s=limit_s)
     try:
         prices = prices_of_layers(layers, env=env)
-        yield AccountMeans(ledger=ledger, prices=prices, clock=clock, telemetry=telemetry_of(env), holder=holder)
+        yield AccountMeans(
+            ledger=ledger,
+            counts=counts or GatewayCounts(),
+            prices=prices,
+            clock=clock,
+            telemetry=telemetry_of(env),
+            holder=holder,
+            outage=StoreOutage(rule, ledger) if rule is not None and goes_on else None,
+        )
     finally:
         ledger.close()
 

@@ -3,7 +3,7 @@
 import fnmatch
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache
@@ -14,6 +14,7 @@ import msgspec
 from turnwise.journal.gateway_rows import COUNTED, PERIODS, STREAMS, GatewayOwner, OwnerKind, OwnerSet, Period
 from turnwise.journal.request_budgets import ROWS, BudgetAsk, BudgetRefusal, RequestLimits
 from turnwise.rules.pricing import usd_said
+from turnwise.rules.reservations import BudgetState
 from turnwise.vocab import Fault, FaultKind
 
 _log = logging.getLogger("turnwise")
@@ -74,6 +75,7 @@ class LimitedClient(msgspec.Struct, frozen=True, kw_only=True):
     """A client with a key of the journal. `models` are the patterns of its key, its user and its team, each None or some."""
 
     name: str
+    team: str = ""
     rights: str = ""
     models: tuple[tuple[str, ...], ...] = ()
     unknown_price: str = "refuse"
@@ -140,6 +142,7 @@ def client_of(key: GatewayOwner, owners: OwnerSet) -> LimitedClient:
     ends += [owner.revoked for owner in known if owner.revoked is not None]
     return LimitedClient(
         name=key.name,
+        team=key.team,
         rights=key.rights,
         models=tuple([owner.terms.models for owner in known if owner.terms.models]),
         unknown_price=next((o.terms.unknown_price for o in known if o.terms.unknown_price != "refuse"), "refuse"),
@@ -152,6 +155,25 @@ def client_of(key: GatewayOwner, owners: OwnerSet) -> LimitedClient:
 def _limits_of(told: Sequence[Decimal | None]) -> RequestLimits:
     requests, tokens, usd = told
     return (None if requests is None else int(requests), None if tokens is None else int(tokens), usd)
+
+
+MOST_TOLD = 500
+
+
+def used_ratios(
+    clients: Iterable[LimitedClient], held: Mapping[str, BudgetState], *, at: float
+) -> dict[tuple[str, str, str], float]:
+    """How much of each budget is spent in its period, 1 for all of it, by kind, owner and limit: those of teams, and then the
+    fullest. Minutes are over before anybody looks."""
+    found: dict[tuple[str, str, str], float] = {}
+    for limit in {limit for client in clients for limit in client.limits if limit.period != "minute"}:
+        state = held.get(_ask_of(limit, at=at).row)
+        for nth, most in enumerate(limit.limits):
+            if most:
+                used = 0 if state is None else state.used[nth]
+                found[limit.kind, limit.owner, f"{COUNTED[nth]}/{limit.period}"] = float(Decimal(used) / Decimal(most))
+    first = sorted(found, key=lambda one: (one[0] != "team", -found[one], one))[:MOST_TOLD]
+    return {one: found[one] for one in first}
 
 
 # --- what a client is told whose budget is used up

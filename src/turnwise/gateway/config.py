@@ -9,6 +9,7 @@
 | `[tls]` | none | `cert` and `key`, paths of PEM files: clients use https |
 | `[bounds]` | see `client_bounds.py` | what one client may take up |
 | `[deadlines]` | see `GatewayDeadlines` | how long upstreams are waited for |
+| `[unreachable_store]` | refuse | whether requests leave while the journal cannot be reached |
 | `[[route]]` | at least one | the first whose `models` or `aliases` have the name serves it |
 
 Of a route:
@@ -47,6 +48,7 @@ from turnwise.gateway.app import DoorRules
 from turnwise.gateway.before_request import BeforeRequest
 from turnwise.gateway.client_bounds import Bounds, ClientKey
 from turnwise.gateway.doors import is_host, is_network, is_origin
+from turnwise.gateway.unreachable_store import UnreachableStore
 from turnwise.relay.client_request import asked_path
 from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import with_near_field
@@ -262,6 +264,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tls: TlsFiles | None = None
     bounds: Bounds = Bounds()
     deadlines: GatewayDeadlines = GatewayDeadlines()
+    unreachable_store: UnreachableStore = UnreachableStore()
 
     def __post_init__(self) -> None:
         if why := why_unreachable(self.routes):
@@ -404,7 +407,8 @@ def read_config(path: Path) -> GatewayConfig:
         return msgspec.convert(table, GatewayConfig)
     except msgspec.ValidationError as error:
         said = with_near_field(
-            error, rows=(GatewayConfig, GatewayRoute, UpstreamAddress, TlsFiles, Bounds, GatewayDeadlines)
+            error,
+            rows=(GatewayConfig, GatewayRoute, UpstreamAddress, TlsFiles, Bounds, GatewayDeadlines, UnreachableStore),
         )
         raise CallerError(f"`{path}`: {said}; correct it there") from None
 

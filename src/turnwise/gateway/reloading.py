@@ -102,6 +102,7 @@ class Reloading:
         self._tls = tls
         self._asked = asyncio.Event()
         self._had_terminal = has_terminal()
+        self.tells: Callable[[], None] = lambda: None  # after the configuration was read again
 
     @property
     def is_left(self) -> bool:
@@ -152,9 +153,16 @@ class Reloading:
             load_tls(self._tls, config.tls)
         self._config = config
         service.reloaded(is_good=True)
+        self.tells()
         _log.info("gateway: the configuration was read again")
-        if (before.host, before.port, before.tls is None) != (config.host, config.port, config.tls is None):
-            _log.warning("gateway: `host`, `port` and whether there is `tls` count from the next start on")
+        if _fixed(before) != _fixed(config):
+            _log.warning(
+                "gateway: `host`, `port`, `unreachable_store` and whether there is `tls` count from the next start on"
+            )
+
+
+def _fixed(config: GatewayConfig) -> tuple[object, ...]:
+    return config.host, config.port, config.tls is None, config.unreachable_store
 
 
 def _stamp_of(path: Path | str) -> tuple[int, int, int] | None:

@@ -24,6 +24,7 @@ from turnwise.gateway.doors import OwnAddress, is_loopback
 from turnwise.gateway.protocol import bounded_protocol
 from turnwise.gateway.reloading import ConfigReading, Reloading, RenewableService, open_tls
 from turnwise.gateway.shared_clients import SharedClients
+from turnwise.gateway.workers import WorkerSeat
 
 BACKLOG = 2048  # as uvicorn's
 SETTLE_S = 2.0  # for dropped answers to record what they cost
@@ -134,6 +135,11 @@ class _GatewayServer(Server):
             task.cancel()
 
 
+def bind(config: GatewayConfig) -> BoundSocket:
+    """Raises CallerError."""
+    return BoundSocket(config.host, config.port, scheme="http" if config.tls is None else "https")
+
+
 def check_reach(listening: BoundSocket, *, has_keys: bool) -> None:
     """Raises CallerError for an address that others can reach if anybody would be let in."""
     if not listening.is_loopback and not has_keys:
@@ -207,7 +213,8 @@ SEARCHES = (10_000, 20, 50)
 
 class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What a gateway is made of. `opens` makes the service behind the doors, which is closed after the last answer. `tells` gets
-    the socket once connections are accepted. `reading`: where the configuration is read again, if it came from a file."""
+    the socket once connections are accepted. `reading`: where the configuration is read again, if it came from a file.
+    `listening` is the socket, if it is bound already; `seat`, where this process is one of several workers."""
 
     config: GatewayConfig
     opens: Callable[[GatewayConfig], AbstractAsyncContextManager[RenewableService]]
@@ -218,6 +225,8 @@ class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = 30.0
     drain_s: float = 0.0
     reading: ConfigReading | None = None
+    listening: BoundSocket | None = None
+    seat: WorkerSeat | None = None
 
 
 def run_gateway(means: GatewayMeans) -> GatewayEnd:
@@ -239,10 +248,16 @@ def seldom_searched() -> Generator[None]:
         gc.unfreeze()
 
 
+def _end_alone(leash: int) -> None:
+    """The parent of this worker is gone, so nobody would end it."""
+    asyncio.get_running_loop().remove_reader(leash)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 async def _run(means: GatewayMeans) -> GatewayEnd:
     config, ring = means.config, KeyRing(means.keys, shared=means.shared)
     tls = None if config.tls is None else open_tls(config.tls)
-    listening = BoundSocket(config.host, config.port, scheme="http" if tls is None else "https")
+    listening = means.listening or bind(config)
     try:
         check_reach(listening, has_keys=bool(ring.current()))
         if not means.forward_key:  # with `--forward-key`, each client's own key opens its own store
@@ -253,6 +268,9 @@ async def _run(means: GatewayMeans) -> GatewayEnd:
             reloading = Reloading(
                 app, service, config=config, reading=means.reading, keys=ring, forward_key=means.forward_key, tls=tls
             )
+            if means.seat is not None:
+                reloading.tells = means.seat.ready
+                asyncio.get_running_loop().add_reader(means.seat.leash, _end_alone, means.seat.leash)
             return await serve(
                 app,
                 listening,

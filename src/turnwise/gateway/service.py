@@ -23,7 +23,7 @@ from turnwise.endpoints.endpoints import Endpoint, Secret, build_http_request
 from turnwise.endpoints.local_servers import ask_for_models
 from turnwise.endpoints.transport import EndHabits, Transport, read_bounded
 from turnwise.errors import CallerError, ProviderFault
-from turnwise.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
+from turnwise.gateway.accounts import NO_LEDGER, Account, AccountMeans, GatewayCounts, open_accounts, received_body
 from turnwise.gateway.before_request import check_allowed
 from turnwise.gateway.client_bounds import LONG_ANSWER_BYTES, OpenAnswer, OpenAnswers, give_memory_back
 from turnwise.gateway.config import DEFAULTS as DEADLINES
@@ -298,8 +298,7 @@ class RelayService:
             _log.warning("gateway: %s", said)
 
     def is_ready(self) -> bool:
-        ledger = self._means.accounts.ledger
-        return ledger is None or ledger.is_well
+        return self._means.accounts.is_ready
 
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
         self._means.accounts.counts.refused(reason, family=family, kind=kind, status=status)
@@ -309,6 +308,7 @@ class RelayService:
 
     def metrics(self) -> bytes:
         self._means.accounts.counts.set("turnwise_gateway_answer_bytes", self._answers.size)
+        self._means.accounts.counts.set("turnwise_gateway_store_reachable", int(self._means.accounts.is_well))
         states = self._upstreams.states()
         self._means.accounts.counts.set_each("turnwise_gateway_upstream_left_alone", states)
         return self._means.accounts.counts.text()
@@ -831,12 +831,22 @@ class RelayService:
 
 @contextlib.asynccontextmanager
 async def open_service(
-    config: GatewayConfig, *, env: Mapping[str, str], forward_key: bool, database: str | None = None, holder: str = ""
+    config: GatewayConfig,
+    *,
+    env: Mapping[str, str],
+    forward_key: bool,
+    database: str | None = None,
+    holder: str = "",
+    counts: GatewayCounts | None = None,
 ) -> "AsyncGenerator[RenewableService]":
     """The service with its own connections. Raises CallerError."""
     clock = SystemClock()
-    with open_accounts(env, clock=clock, database=database, holder=holder) as accounts:
-        async with AiohttpTransport(env=env) as transport:
+    counts = counts or GatewayCounts()
+    opened = open_accounts(
+        env, clock=clock, database=database, holder=holder, counts=counts, rule=config.unreachable_store
+    )
+    with opened as accounts:
+        async with AiohttpTransport(env=env) as transport, counts.told():
             # A stream may take all the time of its client's request.
             attempts = Deadlines(total_s=DAY_S)
             means = ServiceMeans(transport=transport, clock=clock, env=env, deadlines=attempts, accounts=accounts)

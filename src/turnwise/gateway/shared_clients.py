@@ -15,7 +15,7 @@ from math import inf
 from turnwise.base.clock import Clock
 from turnwise.errors import CallerError, TurnwiseBug
 from turnwise.gateway.client_bounds import ClientKey
-from turnwise.gateway.client_limits import LimitedClient, client_of
+from turnwise.gateway.client_limits import LimitedClient, client_of, used_ratios
 from turnwise.journal.budgets import holder_in
 from turnwise.journal.gateway_rows import GatewayBook
 from turnwise.journal.journal import Journal, journal_path
@@ -57,6 +57,7 @@ class SharedClients:
         self._merged: tuple[object, object, Mapping[str, ClientKey | LimitedClient] | None] = (self, self, None)
         self._next_beat_s = -inf
         self._ends = threading.Event()
+        self._fullness: Mapping[tuple[str, ...], float] = {}
         self._clients: Mapping[str, LimitedClient] = {}
         self._has_keys = False  # or had: a revoked key opens no doors
         self._version, self._read_s = -1, -inf
@@ -84,6 +85,10 @@ class SharedClients:
         now = self._now()
         self._used[client.name] = now
         return now < client.expires
+
+    def fullness(self) -> Mapping[tuple[str, ...], float]:
+        """How much of each budget was spent when it was last looked at, by kind, owner and limit; 1 is all of it."""
+        return self._fullness
 
     @property
     def ledger(self) -> LedgerReader:
@@ -118,7 +123,9 @@ class SharedClients:
             self._told.update(used)
         store = self.book.store
         beats = self.book.beats()
-        holders = {part.holder for row in held_rows(store) for part in row.state.parts.values()}
+        rows = held_rows(store)
+        self._fullness = used_ratios(self._clients.values(), {row.name: row.state for row in rows}, at=self._now())
+        holders = {part.holder for row in rows for part in row.state.parts.values()}
         dead = [holder for holder in sorted({*beats, *holders} - {self.holder}) if self._is_dead(holder, beats, now_s)]
         if dead:
             lost = bill_dead(store, dead, now=self._now())
@@ -170,11 +177,14 @@ class SharedClients:
 
 
 @contextlib.contextmanager
-def open_shared(env: Mapping[str, str], *, clock: Clock, database: str | None = None) -> Generator[SharedClients]:
-    """The clients in the user's journal, or in that of a `database`, kept until the end of the block. Raises CallerError."""
+def open_shared(
+    env: Mapping[str, str], *, clock: Clock, database: str | None = None, goes_on_s: float = 0.0
+) -> Generator[SharedClients]:
+    """The clients in the user's journal, or in that of a `database`, kept until the end of the block. They are known for
+    `goes_on_s` longer while it cannot be reached. Raises CallerError."""
     journal = Journal(database or journal_path(env), clock=clock)
     try:
-        shared = SharedClients(journal, now=clock.now)
+        shared = SharedClients(journal, now=clock.now, stale_s=STALE_S + goes_on_s)
     except BaseException:
         journal.close()
         raise

@@ -169,6 +169,31 @@ class BudgetRow:
         return {id for (id,) in rows}
 
 
+def begin_states(connection: JournalConnection, names: Sequence[str], *, new: BudgetState, now: float) -> None:
+    """Where no row stands yet, one does."""
+    marks = ", ".join(["(?, ?, ?)"] * len(names))
+    values = [value for name in names for value in (name, _text_of(new), now)]
+    connection.execute(f"insert into budget (name, state, updated) values {marks} on conflict do nothing", values)
+
+
+def read_states(connection: JournalConnection, names: Sequence[str], *, dialect: Dialect) -> dict[str, BudgetState]:
+    """Those that stand, in one statement, each locked in the order of names until the transaction ends."""
+    marks = ", ".join("?" * len(names))
+    select = f"select name, state from budget where name in ({marks}) order by name{dialect.locked}"
+    return {name: _state_in(text, name=name) for name, text in connection.execute(select, names).fetchall()}
+
+
+def write_states(connection: JournalConnection, states: Mapping[str, BudgetState], *, now: float) -> None:
+    """In one statement."""
+    marks = ", ".join(["(?, ?, ?)"] * len(states))
+    values = [value for name, state in states.items() for value in (name, _text_of(state), now)]
+    connection.execute(
+        f"insert into budget (name, state, updated) values {marks}"
+        " on conflict (name) do update set state = excluded.state, updated = excluded.updated",
+        values,
+    )
+
+
 class BudgetBook:
     """The budgets of one journal, by name."""
 

@@ -41,10 +41,11 @@ class LedgerLine:
 
 
 class EntryLeaves(msgspec.Struct, frozen=True, kw_only=True):
-    """The request is about to leave."""
+    """The request is about to leave. `has_left`: it did, while nothing could be written, so no budget refuses it any more."""
 
     line: LedgerLine
     entry: LedgerEntry
+    has_left: bool = False
 
 
 class EntryBecame(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +56,10 @@ class EntryBecame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EntryStayed(msgspec.Struct, frozen=True, kw_only=True):
-    """The request never left: its entry is struck out."""
+    """The request never left: its entry is struck out. `entry` finds it, if its row is not known."""
 
     line: LedgerLine
+    entry: LedgerEntry | None = None
 
 
 LedgerChange = EntryLeaves | EntryBecame | EntryStayed
@@ -69,6 +71,7 @@ class DirectLedger:
     def __init__(self, store: JournalStore, *, now: Callable[[], float]) -> None:
         self._store = store
         self._now = now
+        self._begun = set[str]()  # rows of budgets that stand
 
     def wait_until(self, ends: float) -> None:
         """From now on this thread's work waits for the database until then (monotonic)."""
@@ -97,16 +100,16 @@ class DirectLedger:
         rows: dict[LedgerLine, int] = {}
         refused: dict[LedgerLine, BudgetRefusal] = {}
         parts = [part for change in changes if (part := change.line.part) is not None]
-        budgets = RequestBudgets(connection, dialect=self._store.dialect, now=self._now())
+        budgets = RequestBudgets(connection, dialect=self._store.dialect, now=self._now(), begun=self._begun)
         budgets.open(parts)
         for change in changes:
             line, part = change.line, change.line.part
             row_id = rows.get(line, line.row_id)
             match change:
-                case EntryLeaves(entry=entry):
-                    if part is not None and (no := budgets.reserve(part)) is not None:
+                case EntryLeaves(entry=entry, has_left=has_left):
+                    if part is not None and (no := budgets.reserve(part, must=has_left)) is not None:
                         refused[line] = no
-                    elif is_first or (found := _standing(entry, connection=connection)) is None:
+                    elif (is_first and not has_left) or (found := _standing(entry, connection=connection)) is None:
                         (rows[line],) = connection.execute(f"{LEAVES} returning id", values_before(entry)).fetchone()
                     else:
                         rows[line] = found
@@ -115,7 +118,9 @@ class DirectLedger:
                         connection.execute(*update_of(entry, row_id=row_id))
                     if part is not None:
                         budgets.settle(part, entry)
-                case EntryStayed():
+                case EntryStayed(entry=entry):
+                    if row_id is None and entry is not None:
+                        row_id = _standing(entry, connection=connection)
                     if row_id is not None:
                         connection.execute(STAYED, (row_id,))
                     if part is not None:

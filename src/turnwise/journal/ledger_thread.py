@@ -66,7 +66,7 @@ class _Mended(msgspec.Struct, frozen=True):
     seen: tuple[RepairSeen, ...]
 
 
-_Order = _Leaving | _Ending | EntryStayed | _Mended
+_Order = _Leaving | EntryLeaves | _Ending | EntryStayed | _Mended
 
 
 class LedgerThread:
@@ -78,10 +78,12 @@ class LedgerThread:
         """`limit_s`: how long a request waits for a file that another process holds, however many wait before it. Raises
         CallerError for a file that is no journal, or cannot be written."""
         self._journal = Journal(path, clock=clock, durability=durability)
+        self._direct = self._journal.direct
         self._limit_s = limit_s
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._kept: list[LedgerChange] = []  # what could not be written yet
         self._failed = False
+        self.failing_since_s: float | None = None  # monotonic: since then the database could not be used
         self._failed_repairs = False
         self._thread = threading.Thread(target=self._work, name="turnwise ledger", daemon=True)
         self._thread.start()
@@ -106,6 +108,17 @@ class LedgerThread:
             self.stayed(line)  # it may be written by now, or will be
             raise
         return line
+
+    def left(self, entry: LedgerEntry, *, part: "RequestPart | None" = None) -> LedgerLine:
+        """The request leaves, though the database cannot be used: its entry and its part are written once it can."""
+        line = LedgerLine(part)
+        self._orders.put(EntryLeaves(line=line, entry=entry, has_left=True))
+        return line
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits for the database that more would be forgotten."""
+        return len(self._kept) > MOST_KEPT // 2
 
     def became(self, line: LedgerLine, entry: Callable[[], LedgerEntry]) -> None:
         """Complete an entry soon. `entry` is called in the thread."""
@@ -143,18 +156,20 @@ class LedgerThread:
         why: Exception | None = None
         refused: dict[LedgerLine, BudgetRefusal] = {}
         since_s = min([order.since_s for order in waiting], default=time.monotonic())
-        direct = self._journal.direct
+        direct = self._direct
         direct.wait_until(since_s + self._limit_s)
         try:
             if self._kept or changes:
                 refused = direct.write([*self._kept, *changes])
                 self._kept = []
-                self._failed = False
+                self._failed, self.failing_since_s = False, None
         except (JournalFailed, TurnwiseBug) as error:
             why = error
             if not self._failed:
                 _log.error("gateway: the ledger cannot be written: %s", error)
             self._failed = True
+            if isinstance(error, JournalFailed) and self.failing_since_s is None:
+                self.failing_since_s = time.monotonic()
             # Nobody waits for these; those that wait are told, and do not leave. A part may have been reserved all the same.
             kept = [*self._kept, *[_after_failure(change) for change in changes]]
             kept = [change for change in kept if change is not None]
@@ -184,16 +199,16 @@ def _change_of(order: _Order) -> LedgerChange | None:
             except Exception as error:  # noqa: BLE001 (one entry's bug must not end the thread; it stays unfinished)
                 _log.error("gateway: bug in the ledger: %s", type(error).__name__)
                 return None
-        case EntryStayed():
+        case EntryStayed() | EntryLeaves():
             return order
         case _Mended():
             return None
 
 
 def _after_failure(change: LedgerChange) -> LedgerChange | None:
-    if not isinstance(change, EntryLeaves):
+    if not isinstance(change, EntryLeaves) or change.has_left:
         return change
-    return None if change.line.part is None else EntryStayed(line=change.line)
+    return EntryStayed(line=change.line, entry=change.entry)  # it may stand all the same
 
 
 _Told = tuple[WriteDone, Exception | None]

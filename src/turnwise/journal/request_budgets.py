@@ -11,23 +11,24 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnwise.journal.budgets import BudgetRow, process_of, spending_of
+from turnwise.journal.budgets import BudgetRow, begin_states, process_of, read_states, write_states
 from turnwise.journal.gateway_rows import COUNTED, STREAMS, OwnerKind
-from turnwise.journal.ledger import LedgerEntry
+from turnwise.journal.ledger import LedgerEntry, cost_of, tells_tokens
 from turnwise.journal.owners import is_alive
 from turnwise.journal.stores import Dialect, JournalConnection, JournalStore
-from turnwise.rules.limits import Leaf, MaxCost, MaxRequests, MaxTokens, Spent
+from turnwise.rules.limits import Leaf, MaxCost, MaxRequests, MaxTokens
 from turnwise.rules.pricing import ZERO, add, subtract
-from turnwise.rules.reservations import Amount, BudgetPart, BudgetState, RunSpending, unspent
+from turnwise.rules.reservations import Amount, BudgetPart, BudgetState, unspent
 
 ROWS = "gateway/"
 # What each of these rows counts, in the order of `COUNTED`. Their amounts do not matter: limits come with the request.
 LEAVES: tuple[Leaf, ...] = (MaxRequests(1), MaxTokens(1), MaxCost(Decimal(1)))
 UNSPENT = unspent(LEAVES)
-NOTHING = RunSpending(Spent())
 SOON_S = 5.0  # when to come again where only requests under way are in the way
 KEPT_S = {"minute": 600.0}  # of a row that nobody has changed
 KEPT_LONG_S = 100 * 86_400.0
+MOST_BEGUN = 10_000
+MOST_ROWS = 1_000  # of a statement
 
 RequestLimits = tuple[int | None, int | None, Decimal | None]
 
@@ -76,19 +77,28 @@ class BudgetRefusal(NamedTuple):
         return self.what in ("usd", "price")
 
 
+class _Spending(NamedTuple):
+    """What a request took of `COUNTED`, and of which of them that is known. What is not known counts as it was reserved."""
+
+    amounts: tuple[Amount, Amount, Amount]
+    are_known: tuple[bool, bool, bool] = (True, True, True)
+
+
+NOTHING = _Spending((0, 0, ZERO))
+LOST = _Spending((1, 0, ZERO), (False, False, False))
+
+
 class _Page:
     """One row while its transaction lasts. What its parts hold together is summed up once."""
 
-    def __init__(self, row: BudgetRow) -> None:
-        self._row = row
-        state = row.read(UNSPENT)
+    def __init__(self, state: BudgetState) -> None:
         self.parts = dict(state.parts)
         self.used = list(state.used)
         self._spent = state.spent
         self.reserved: list[Amount] = [0, 0, ZERO]
         for part in self.parts.values():
             self._hold(part.amounts)
-        self._is_changed = False
+        self.is_changed = False
 
     def _hold(self, amounts: Sequence[Amount]) -> None:
         held = self.reserved
@@ -101,48 +111,63 @@ class _Page:
     def reserve(self, id: str, part: BudgetPart) -> None:
         self.parts[id] = part
         self._hold(part.amounts)
-        self._is_changed = True
+        self.is_changed = True
 
-    def settle(self, id: str, spending: RunSpending) -> None:
+    def settle(self, id: str, spending: _Spending) -> None:
         """Count what the request spent. Nothing where its part is gone: it was settled before, or counted as lost."""
         part = self.parts.pop(id, None)
         if part is None:
             return
-        state = BudgetState(counts=UNSPENT.counts, used=tuple(self.used), parts={id: part}, spent=self._spent)
-        settled = state.settled(id, limits=LEAVES, spending=spending)
-        self.used, self._spent = list(settled.used), settled.spent
+        requests, tokens, usd = [
+            amount if is_known else max(amount, reserved)
+            for amount, is_known, reserved in zip(spending.amounts, spending.are_known, part.amounts, strict=True)
+        ]
+        used = self.used
+        self.used = [used[0] + requests, used[1] + tokens, add(Decimal(used[2]), Decimal(usd))]
         held = self.reserved
         self.reserved = [
             held[0] - part.amounts[0],
             held[1] - part.amounts[1],
             subtract(Decimal(held[2]), Decimal(part.amounts[2])),
         ]
-        self._is_changed = True
+        self.is_changed = True
 
-    def write(self) -> None:
-        if self._is_changed:
-            self._row.write(
-                BudgetState(counts=UNSPENT.counts, used=tuple(self.used), parts=self.parts, spent=self._spent)
-            )
+    @property
+    def state(self) -> BudgetState:
+        return BudgetState(counts=UNSPENT.counts, used=tuple(self.used), parts=self.parts, spent=self._spent)
 
 
 class RequestBudgets:
     """The budgets of a batch of requests, inside of one transaction. `write` them at its end."""
 
-    def __init__(self, connection: JournalConnection, *, dialect: Dialect, now: float) -> None:
-        self._connection, self._dialect, self._now = connection, dialect, now
+    def __init__(self, connection: JournalConnection, *, dialect: Dialect, now: float, begun: set[str]) -> None:
+        """`begun` are rows that are known to stand."""
+        self._connection, self._dialect, self._now, self._begun = connection, dialect, now, begun
         self._pages: dict[str, _Page] = {}
 
     def open(self, parts: Iterable[RequestPart]) -> None:
-        """Lock the rows of these parts: in one order, so that two gateways never wait for each other."""
-        for name in sorted({ask.row for part in parts for ask in part.asks}):
-            self._pages[name] = self._page(name)
+        """Lock the rows of these parts: in one order, so that two gateways never wait for each other. New rows are made before
+        any is locked, or they could."""
+        names = sorted({ask.row for part in parts for ask in part.asks})
+        if not names:
+            return
+        if new := [name for name in names if name not in self._begun]:
+            for few in _by_few(new):
+                begin_states(self._connection, few, new=UNSPENT, now=self._now)
+            if len(self._begun) > MOST_BEGUN:
+                self._begun.clear()
+            self._begun.update(new)
+        found: dict[str, BudgetState] = {}
+        for few in _by_few(names):
+            found.update(read_states(self._connection, few, dialect=self._dialect))
+        for name in names:
+            state = found.get(name)
+            if state is None:  # it was deleted meanwhile, or its attempt was rolled back
+                state = BudgetRow(self._connection, name=name, dialect=self._dialect, now=self._now).read(UNSPENT)
+            self._pages[name] = _Page(state)
 
-    def _page(self, name: str) -> _Page:
-        return _Page(BudgetRow(self._connection, name=name, dialect=self._dialect, now=self._now))
-
-    def reserve(self, part: RequestPart) -> BudgetRefusal | None:
-        """Reserve in each of its budgets, or in none."""
+    def reserve(self, part: RequestPart, *, must: bool = False) -> BudgetRefusal | None:
+        """Reserve in each of its budgets, or in none. `must`: in each, whether it has room or not."""
         if any(part.id in self._pages[ask.row].parts for ask in part.asks):
             return None  # an attempt of before stands
         usd: Decimal | None = ZERO
@@ -150,7 +175,7 @@ class RequestBudgets:
             usd = part.usd()
         amounts: tuple[Amount, ...] = (1, part.tokens, usd or ZERO)
         for ask in part.asks:
-            if (refusal := self._refuse(ask, part, amounts, is_priced=usd is not None)) is not None:
+            if not must and (refusal := self._refuse(ask, part, amounts, is_priced=usd is not None)) is not None:
                 return refusal
         for ask in part.asks:
             own = (1, 0, ZERO) if ask.is_open else amounts
@@ -187,18 +212,23 @@ class RequestBudgets:
             self._pages[ask.row].settle(part.id, NOTHING if ask.is_open else spending)
 
     def write(self) -> None:
-        for page in self._pages.values():
-            page.write()
+        changed = [name for name, page in self._pages.items() if page.is_changed]
+        for few in _by_few(changed):
+            write_states(self._connection, {name: self._pages[name].state for name in few}, now=self._now)
 
 
-def _spending(part: RequestPart, entry: LedgerEntry) -> RunSpending:
-    spending = spending_of([entry], is_whole=True)
-    if spending.knows_cost or part.usd_of is None or (usd := part.usd_of(entry)) is None:
-        return spending
-    usd = max(usd, spending.known.cost_usd)
-    return msgspec.structs.replace(
-        spending, known=msgspec.structs.replace(spending.known, cost_usd=usd), knows_cost=True
-    )
+def _by_few(names: list[str]) -> list[list[str]]:
+    """No database takes any number of values in one statement."""
+    return [names[at : at + MOST_ROWS] for at in range(0, len(names), MOST_ROWS)]
+
+
+def _spending(part: RequestPart, entry: LedgerEntry) -> _Spending:
+    usage, cost = entry.usage, cost_of([entry])
+    tokens = 0 if usage is None else usage.input_tokens + usage.output_tokens
+    usd, is_known = cost.usd, cost.exact_usd is not None
+    if not is_known and part.usd_of is not None and (by_rate := part.usd_of(entry)) is not None:
+        usd, is_known = max(by_rate, usd), True
+    return _Spending((1, tokens, usd), (True, tells_tokens(entry), is_known))
 
 
 # --- what the dead have left, and what is over
@@ -228,17 +258,17 @@ def is_gone(holder: str) -> bool:
 def bill_dead(store: JournalStore, holders: Iterable[str], *, now: float) -> int:
     """Count the parts of processes that are gone as spent, and return how many there were. Requests under way count no more."""
     dead, found = set(holders), 0
-    lost = RunSpending(Spent(requests=1), is_whole=False, knows_cost=False, knows_tokens=False)
     for row in held_rows(store):
         if not any(part.holder in dead for part in row.state.parts.values()):
             continue
 
         def bill(connection: JournalConnection, name: str = row.name) -> int:
-            page = _Page(BudgetRow(connection, name=name, dialect=store.dialect, now=now))
+            own = BudgetRow(connection, name=name, dialect=store.dialect, now=now)
+            page = _Page(own.read(UNSPENT))
             left = [id for id, part in page.parts.items() if part.holder in dead]
             for id in left:
-                page.settle(id, NOTHING if name.endswith(f"/{STREAMS}") else lost)
-            page.write()
+                page.settle(id, NOTHING if name.endswith(f"/{STREAMS}") else LOST)
+            own.write(page.state)
             return len(left)
 
         found += store.attempt(bill)

@@ -23,6 +23,7 @@ from turnwise.wire.profiles import FamilyName
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from turnwise.gateway.accounts import GatewayCounts
     from turnwise.gateway.config import GatewayConfig
     from turnwise.gateway.reloading import RenewableService
     from turnwise.gateway.serve import BoundSocket
@@ -36,6 +37,7 @@ AT_FIRST_REQUEST = (
 )
 LONGEST_GRACE_S = 3600.0
 LONGEST_WAIT_S = 3600.0
+MOST_WORKERS = 64
 LAB_PORT = 8788  # as in docs/lab.md: the gateway's setting stays the same from check to check
 
 GATEWAY_EPILOG = """\b
@@ -104,6 +106,13 @@ journal that cannot be read."""
 @json_option("Print the address as one JSON line, and log in JSON lines.")
 @click.option("--quiet", is_flag=True, help="Log errors only. Otherwise each request has a line on standard error.")
 @database_option
+@click.option(
+    "--workers",
+    type=click.IntRange(1, MOST_WORKERS),
+    default=1,
+    metavar="N",
+    help="Processes that serve the address together, on one machine. [default: 1]",
+)
 @click.option("--forward-key", is_flag=True, help="Send the client's own key upstream instead of yours.")
 @click.option(
     "--grace",
@@ -134,6 +143,7 @@ def gateway_command(
     grace_s: float,
     drain_s: float,
     database: str | None,
+    workers: int,
 ) -> None:
     """Serve your models to any client of the four API families; broken streams arrive whole."""
     if ctx.invoked_subcommand is not None:
@@ -141,11 +151,11 @@ def gateway_command(
     with as_one_line():
         require_extras("gateway")
         from turnwise.base.clock import SystemClock
-        from turnwise.gateway.accounts import logging_to
+        from turnwise.gateway.accounts import GatewayCounts, logging_to
         from turnwise.gateway.client_bounds import key_file
         from turnwise.gateway.config import config_file
         from turnwise.gateway.reloading import ConfigReading
-        from turnwise.gateway.serve import GatewayMeans, run_gateway
+        from turnwise.gateway.serve import GatewayMeans, bind, run_gateway
         from turnwise.gateway.shared_clients import open_shared
 
         config = _config(upstream, config_path, host=host, port=port)
@@ -156,27 +166,48 @@ def gateway_command(
         from turnwise.terminal.databases import checked_dsn
 
         dsn = None if database is None else checked_dsn(database)
+        listening, seat = None, None
+        if workers > 1:
+            from turnwise.gateway.workers import WorkerProcesses
+
+            listening = bind(config)
+            told = partial(_tell, listening, as_json=as_json)
+            seat = WorkerProcesses(
+                workers,
+                config=config,
+                reading=reading,
+                tells=told,
+                closes=listening.close,
+                ends_s=grace_s + drain_s,
+            ).run()
+            config = seat.config  # and this is one of the workers
         with (
-            logging_to(sys.stderr, as_json=as_json, quiet=quiet),
-            open_shared(os.environ, clock=SystemClock(), database=dsn) as shared,
+            logging_to(sys.stderr, as_json=as_json, quiet=quiet, first="" if seat is None else seat.news),
+            open_shared(
+                os.environ, clock=SystemClock(), database=dsn, goes_on_s=config.unreachable_store.goes_on_s
+            ) as shared,
         ):
+            counts = GatewayCounts(file=None if seat is None else seat.counts, fullness=shared.fullness)
+            opens = partial(_open_service, forward_key=forward_key, database=dsn, holder=shared.holder, counts=counts)
             means = GatewayMeans(
                 config=config,
-                opens=lambda chosen: _open_service(chosen, forward_key=forward_key, database=dsn, holder=shared.holder),
-                tells=lambda listening: _tell(listening, as_json=as_json),
+                opens=opens,
+                tells=lambda own: _tell(own, as_json=as_json) if seat is None else seat.ready(),
                 keys=key_file(os.environ),
                 shared=shared,
                 forward_key=forward_key,
                 grace_s=grace_s,
                 drain_s=drain_s,
                 reading=reading,
+                listening=listening,
+                seat=seat,
             )
             ending = run_gateway(means)
     sys.exit(CANCELLED if ending.at_once else 0)
 
 
 def _open_service(
-    config: "GatewayConfig", *, forward_key: bool, database: str | None, holder: str
+    config: "GatewayConfig", *, forward_key: bool, database: str | None, holder: str, counts: "GatewayCounts"
 ) -> "AbstractAsyncContextManager[RenewableService]":
     """Imported last: an error in a file is reported before the transport and the codecs of four families are loaded."""
     from turnwise.gateway.service import open_service
@@ -187,7 +218,9 @@ def _open_service(
         importlib.import_module(name)
     for name in MODULES:
         relay_facts(name)
-    return open_service(config, env=os.environ, forward_key=forward_key, database=database, holder=holder)
+    return open_service(
+        config, env=os.environ, forward_key=forward_key, database=database, holder=holder, counts=counts
+    )
 
 
 def _config(upstream: str | None, path: Path | None, *, host: str | None, port: int | None) -> "GatewayConfig":
