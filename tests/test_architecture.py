@@ -38,10 +38,10 @@ NODES = {
     "coding_agent": 21_050,
     "editors": 12_150,
     "endpoints": 11_200,
-    "gateway": 20_400,
+    "gateway": 21_100,
     "journal": 25_450,
     "lab": 40_800,
-    "relay": 19_950,
+    "relay": 20_050,
     "replay": 8_700,
     "rules": 37_750,
     "running": 21_150,
@@ -52,7 +52,7 @@ NODES = {
     "tools": 51_800,
     "turn": 29_350,
     "vocab": 6_150,
-    "wire": 75_000,
+    "wire": 75_150,
     "workers": 9_900,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.

@@ -8,7 +8,7 @@ import logging
 import secrets
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate
@@ -46,6 +46,7 @@ from turnwise.telemetry.names import SpanFacts
 from turnwise.telemetry.telemetry import Telemetry, telemetry_of
 from turnwise.turn.events import Purpose
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Request, Response, Usage
+from turnwise.wire.family import AnswerStamp
 from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
 from turnwise.wire.openai_chat.endings import counted
 from turnwise.wire.profiles import FamilyName
@@ -299,7 +300,7 @@ NO_LEDGER = Fault(
 
 class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
     """Where accounts are written. Without a `ledger` nothing is kept, for a trial run. `telemetry` makes a span for each
-    request. `holder` is this gateway's name in budgets."""
+    request. `holder` is this gateway's name in budgets. `new_id` draws what an answer is known by that has no id of its own."""
 
     ledger: LedgerThread | None = None
     counts: GatewayCounts = msgspec.field(default_factory=GatewayCounts)
@@ -307,6 +308,7 @@ class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock = msgspec.field(default_factory=SystemClock)
     telemetry: Telemetry | None = None
     holder: str = ""
+    new_id: Callable[[], str] = partial(secrets.token_hex, 12)
 
 
 class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -415,6 +417,7 @@ class Account:
         self._relayed = 0  # how many of them belong to upstreams that are over
         self._fault = ""
         self._trace: GatewayTrace | None = None  # the span of the request
+        self.stamp = AnswerStamp(id=means.new_id(), created_s=int(means.clock.now()))
         self._began_s = means.clock.monotonic()
         self._queue_s: float | None = None
         self._first_s: float | None = None

@@ -534,6 +534,7 @@ class RelayService:
             told=(*opened.told, *sent.told),
             spread=random.random(),
             conversation=self._stale.of(call, sent.request, endpoint=endpoint),
+            stamp=account.stamp,
         )
         return Delivery(
             relay,
