@@ -331,7 +331,7 @@ class GatewayApp:
         elif asked is None and not (visit.method == "POST" and visit.path in self._rules.passes):
             return _nothing_there(visit)
         elif asked is not None and asked.kind == "models":
-            body = await self._service.models(asked.family, asked.model)
+            body = await self._service.models(self._call_of(visit, asked, body=b"", client=client))
             if body is None:
                 message = "no route of this gateway serves a model of this name"
                 return DoorRefusal(reason="path", status=404, message=message, code="model_not_found")

@@ -750,10 +750,18 @@ class RelayService:
 
     # -- models ------------------------------------------------------------------------------------------------------
 
-    async def models(self, family: FamilyName, model: str | None = None) -> bytes | None:
-        """Names that clients may use: those of the configuration, and the lists of upstreams that serve any name."""
+    async def models(self, call: ClientCall) -> bytes | None:
+        """Names that the client may use: those of the configuration, and the lists of upstreams that serve any name."""
         found: dict[str, int | str | None] = {}
-        for route in self._config.routes:
+        model, routes = call.model, self._config.routes
+        if model is not None:
+            try:
+                routes = (self._route_of_model(model, call).route,)
+            except RequestRefused:
+                return None
+        for route in routes:
+            if isinstance(route.one_client, str) and route.one_client != call.client:
+                continue
             found.update(dict.fromkeys(route.aliases))
             plain = [pattern for pattern in route.models if not set(pattern) & set("*?[")]
             found.update(dict.fromkeys(plain))
@@ -762,11 +770,18 @@ class RelayService:
                 found.update(await self._listed(opened.endpoint, route=route))
             elif opened.upstream.model is not None and not plain and not route.aliases:
                 found[opened.upstream.model] = None
-        facts = relay_facts(family)
+        facts = relay_facts(call.family)
         if model is not None:
             return encode(facts.model_row(self._told_model(model, found[model]))) if model in found else None
-        rows = [facts.model_row(self._told_model(name, created)) for name, created in found.items()]
-        return encode(facts.model_list(rows))
+        named = [(name, created) for name, created in found.items() if self._may_name(name, call)]
+        return encode(facts.model_list([facts.model_row(self._told_model(*one)) for one in named]))
+
+    def _may_name(self, model: str, call: ClientCall) -> bool:
+        try:
+            self._route_of_model(model, call)
+        except RequestRefused:
+            return False
+        return True
 
     async def _listed(self, endpoint: Endpoint, *, route: GatewayRoute) -> dict[str, int | str | None]:
         """The names of the upstream, and since when it has each."""
@@ -774,7 +789,7 @@ class RelayService:
             found = await ask_for_models(endpoint, transport=self._means.transport)
         except (ProviderFault, CallerError):
             return {}  # without a list, a client can still name a model
-        return {model.name: model.created for model in found if choose_route((route,), model.name) is not None}
+        return {model.name: model.created for model in found}
 
     def _told_model(self, name: str, created: int | str | None) -> ListedModel:
         """A name that no upstream lists with a time is as old as this gateway."""
