@@ -82,12 +82,13 @@ async def budgeted(
     lab: Lab,
     routes: Sequence[GatewayRoute] = (STALLS, ROUTE),
     now: Callable[[], float] | None = None,
+    prices: Prices = PRICES,
 ) -> AsyncIterator[Budgeted]:
     """Closed in the order of a gateway's own end."""
     clock = SystemClock()
     shared = SharedClients(Journal(target), now=now or clock.now)
     ledger = LedgerThread(target, clock=clock)
-    accounts = AccountMeans(ledger=ledger, clock=clock, prices=PRICES, holder=shared.holder)
+    accounts = AccountMeans(ledger=ledger, clock=clock, prices=prices, holder=shared.holder)
     means = ServiceMeans(transport=lab.transport(), clock=clock, env={"LAB_KEY": "k"}, accounts=accounts)
     try:
         yield Budgeted(

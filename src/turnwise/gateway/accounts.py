@@ -620,6 +620,10 @@ class Account:
                 return NO_LEDGER
             except BudgetFull as full:
                 self.refused = fault_of(full.refusal)
+                if number > 1:  # the client may get the answer so far, without an error
+                    _log.warning(
+                        "gateway: [%s] a request to %s did not leave: %s", self._call.id, purpose, self.refused.message
+                    )
                 return self.refused
         self._number = number
         self._last = (provider, model)

@@ -26,6 +26,7 @@ from turnwise.errors import CallerError, ProviderFault
 from turnwise.gateway.accounts import NO_LEDGER, Account, AccountMeans, open_accounts, received_body
 from turnwise.gateway.before_request import check_allowed
 from turnwise.gateway.client_bounds import LONG_ANSWER_BYTES, OpenAnswer, OpenAnswers, give_memory_back
+from turnwise.gateway.client_limits import LONGEST_RETRY_S
 from turnwise.gateway.config import DEFAULTS as DEADLINES
 from turnwise.gateway.config import (
     SHARED,
@@ -898,7 +899,8 @@ async def _write_fault(fault: Fault, *, call: ClientCall, outlet: Outlet, accoun
         return
     again_s = fault.retry_after_s
     headers = [] if again_s is None else [("retry-after", str(round(again_s)))]
-    headers.append(("x-should-retry", "false"))  # read by the SDKs of OpenAI and Anthropic
+    is_soon = again_s is not None and again_s <= LONGEST_RETRY_S
+    headers.append(("x-should-retry", "true" if is_soon else "false"))  # read by the SDKs of OpenAI and Anthropic
     await write_body(fault.status, encode_own(fault, family=call.family), outlet=outlet, headers=headers)
 
 
