@@ -87,13 +87,14 @@ async def budgeted(
     now: Callable[[], float] | None = None,
     rule: UnreachableStore | None = None,
     monotonic: Callable[[], float] = time.monotonic,
+    prices: Prices = PRICES,
 ) -> AsyncIterator[Budgeted]:
     """Closed in the order of a gateway's own end. With a `rule`, a store that is held for 0.2 s cannot be reached."""
     clock = SystemClock()
     shared = SharedClients(Journal(target), now=now or clock.now)
     ledger = LedgerThread(target, clock=clock, limit_s=BUSY_S if rule is None else 0.2)
     outage = None if rule is None else StoreOutage(rule, ledger, monotonic=monotonic)
-    accounts = AccountMeans(ledger=ledger, clock=clock, prices=PRICES, holder=shared.holder, outage=outage)
+    accounts = AccountMeans(ledger=ledger, clock=clock, prices=prices, holder=shared.holder, outage=outage)
     means = ServiceMeans(transport=lab.transport(), clock=clock, env={"LAB_KEY": "k"}, accounts=accounts)
     try:
         yield Budgeted(

@@ -10,7 +10,7 @@ import msgspec
 
 from turnwise.gateway.app import DoorRules, GatewayApp
 from turnwise.gateway.client_bounds import KeyRing
-from turnwise.gateway.doors import ClientCall, ClientGone, Outlet, PieceWriter
+from turnwise.gateway.doors import ClientCall, ClientGone, GatewayService, Outlet, PieceWriter
 from turnwise.gateway.serve import BoundSocket, serve
 from waits import HANG_S
 
@@ -84,8 +84,9 @@ class Echo:
                 self.ways.append(outlet.direct)
                 await outlet.send(body)
 
-    async def models(self, family: str, model: str | None = None) -> bytes | None:
-        return None if model == "unknown" else msgspec.json.encode({"family": family, "model": model})
+    async def models(self, call: ClientCall) -> bytes | None:
+        told = {"family": call.family, "model": call.model}
+        return None if call.model == "unknown" else msgspec.json.encode(told)
 
     def is_ready(self) -> bool:
         return self.ready
@@ -149,14 +150,26 @@ class Gateway:
 async def gateway(rules: DoorRules | None = None, *, keys: Path | None = None) -> AsyncIterator[Gateway]:
     """Served until the end of the block. Without `keys` it asks for none."""
     service = Echo()
+    async with _served(service, rules or DoorRules(), KeyRing(keys or Path("/nonexistent/keys.json"))) as listening:
+        yield Gateway(listening, service)
+
+
+@contextlib.asynccontextmanager
+async def gateway_of(service: GatewayService, *, keys: KeyRing | None = None) -> AsyncIterator[str]:
+    """The address at which that service is served until the end of the block."""
+    async with _served(service, DoorRules(), keys or KeyRing(Path("/nonexistent/keys.json"))) as listening:
+        yield listening.url.rstrip("/")
+
+
+@contextlib.asynccontextmanager
+async def _served(service: GatewayService, rules: DoorRules, keys: KeyRing) -> AsyncIterator[BoundSocket]:
     listening = BoundSocket("127.0.0.1", 0)
-    chosen = rules or DoorRules()
-    app = GatewayApp(service, rules=chosen, keys=KeyRing(keys or Path("/nonexistent/keys.json")))
+    app = GatewayApp(service, rules=rules, keys=keys)
     ready = asyncio.Event()
-    serving = asyncio.create_task(serve(app, listening, bounds=chosen.bounds, grace_s=HANG_S, ready=ready.set))
+    serving = asyncio.create_task(serve(app, listening, bounds=rules.bounds, grace_s=HANG_S, ready=ready.set))
     try:
         await asyncio.wait_for(ready.wait(), HANG_S)
-        yield Gateway(listening, service)
+        yield listening
     finally:
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError):

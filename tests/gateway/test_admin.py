@@ -15,9 +15,10 @@ from gateway.serving import CHAT, Echo
 from journal.store_conformance import Target
 from turnwise import Journal
 from turnwise.base.clock import SystemClock
-from turnwise.gateway.admin import AdminApi
+from turnwise.gateway.admin import MINUTE_S, MOST_TRIES, AdminApi
 from turnwise.gateway.app import DoorRules, GatewayApp
-from turnwise.gateway.client_bounds import KeyRing
+from turnwise.gateway.client_bounds import ClientKey, KeyRing
+from turnwise.gateway.doors import DoorRefusal
 from turnwise.gateway.serve import BoundSocket, serve
 from turnwise.gateway.shared_clients import SharedClients
 from turnwise.journal.gateway_rows import OwnerChange, digest_of
@@ -129,5 +130,55 @@ def test_a_key_without_the_right_is_refused_and_that_is_in_the_audit_log(target:
         (BY.who, BY.place, "add", False),
         ("key prometheus", "127.0.0.1", "POST /admin/keys", True),
         ("key prometheus", "127.0.0.1", "GET /admin/audit", True),
+        ("no known key", "127.0.0.1", "POST /admin/keys", True),
+        ("no known key", "127.0.0.1", "GET /admin/audit", True),
         (BY.who, BY.place, "add", True),
     ]
+
+
+def test_each_refused_change_is_in_the_audit_log_once_and_no_key_is(target: Target) -> None:
+    """Proves: by whatever it was refused; a key that was written where a name belongs is not in it; a key of the older file has
+    no right; and a client that tries again and again fills no table."""
+    admin = add_key(target, OwnerChange(rights="admin"), name="boss")
+    slip = f"tw-{'Ab0_' * 10}xyz"
+    tried: list[tuple[str, str, object, int]] = [
+        ("PATCH", "/admin/keys/nobody", {}, 404),
+        ("PATCH", "/admin/teams/web", {"limits": {"usd/year": 1}}, 400),
+        ("PATCH", "/admin/teams/web", {"zone": "Nowhere/Land"}, 400),
+        ("POST", "/admin/keys", {"name": "x", "limit": {}}, 400),
+        ("POST", "/admin/keys", {"name": "x", "limits": {"usd/year": 1}}, 400),
+        ("POST", "/admin/keys", {"name": slip + "/"}, 400),
+        ("POST", "/admin/keys", {"name": "boss"}, 409),
+        ("POST", f"/admin/keys/{slip}/rotate", None, 404),
+        ("DELETE", f"/admin/keys/{slip}", None, 404),
+        ("DELETE", "/admin/teams/web", None, 404),
+    ]
+
+    async def run() -> list[int]:
+        async with administered(target) as there:
+            return [(await there.ask(admin, method, path, body))[0] for method, path, body, _ in tried]
+
+    assert asyncio.run(asyncio.wait_for(run(), HANG_S)) == [status for *_, status in tried]
+    with Journal(target) as journal:
+        rows = journal.gateway.audit()[1:]
+        assert journal.gateway.owners().keys.keys() == {"boss"}
+    assert [(row.who, bool(row.refused), row.changes) for row in rows] == [("key boss", True, {})] * len(tried)
+    assert slip not in msgspec.json.encode(rows).decode() and "(a key)" in rows[-2].name
+
+    now_s = 0.0
+    shared = SharedClients(Journal(target), now=SystemClock().now)
+    api = AdminApi(shared, monotonic=lambda: now_s)
+    old = ClientKey(name="of-the-file", sha256="0" * 64, admin=True, added="2026-01-01")
+    call = api.call("POST", "/admin/keys", query=(), body=b'{"name":"mine"}', client=old, place="10.0.0.7")
+
+    async def flood() -> list[int]:
+        found = [await api.answer(call) for _ in range(MOST_TRIES + 2)]
+        return [one.status for one in found if isinstance(one, DoorRefusal)]
+
+    assert asyncio.run(flood()) == [403] * MOST_TRIES + [429] * 2
+    now_s += MINUTE_S
+    assert asyncio.run(flood())[0] == 403
+    shared.close()
+    with Journal(target) as journal:
+        told = [(row.who, row.place) for row in journal.gateway.audit()[1 + len(tried) :]]
+    assert told == [("key of-the-file", "10.0.0.7")] * 2 * MOST_TRIES

@@ -16,6 +16,7 @@ from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress
 from turnwise.gateway.service import RelayService, ServiceMeans
 from turnwise.testing import FakeClock
 from turnwise.testing.scripted_model import Reply, ScriptedTransport, Stall
+from turnwise.vocab import Fault, FaultKind
 
 JSON = {"content-type": "application/json"}
 ANSWER = (
@@ -75,7 +76,16 @@ def test_a_forbidden_request_is_refused_with_the_hooks_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", [said(b'{"allow": true}', status=500), said(b"yes"), said(b'{"allow": "true"}'), said(b"x" * 70_000)]
+    "reply",
+    [
+        said(b'{"allow": true}', status=500),
+        Reply(status=302, headers={**JSON, "location": "http://127.0.0.1:9001/"}, pieces=(b'{"allow": true}',)),
+        said(b"yes"),
+        said(b'{"allow": "true"}'),
+        said(b'{"allow": true, "reason": "\xff"}'),
+        said(b'{"allow": true}' + b" " * 70_000),
+        Reply(before=Fault(kind=FaultKind.UNREACHABLE, message="no connection")),
+    ],
 )
 def test_without_a_readable_answer_the_routes_rule_decides(reply: Reply) -> None:
     """Proves: it refuses unless the file says otherwise; an answer that is nearly one is none."""

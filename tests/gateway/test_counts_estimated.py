@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -81,6 +82,48 @@ def test_other_failures_are_told(status: int) -> None:
     (found,) = counted("anthropic_messages", [(status, NOT_FOUND)], waits_s=[0], client="anthropic_messages")
     assert found.status == (502 if status == 401 else status)  # the gateway's own key was refused, not the client's
     assert "turnwise-estimated" not in found.headers
+
+
+@each("failure", [401, 404, 429, 500, 503, "refused"])
+@each("second", COUNTING)
+def test_the_next_upstream_counts_where_one_fails(failure: int | str, second: FamilyName) -> None:
+    """As for a request to generate. A model that is not there leads on, too; where nobody counts, the last failure is told."""
+    words = b'{"error":{"message":"model: some-model"}}'
+    fails = Reply(status=failure, headers=JSON, pieces=(words,)) if isinstance(failure, int) else REFUSED
+    for last, status in ((Reply(headers=JSON, pieces=(GOOD[second],)), 200), (BUSY, 503)):
+        outlet, asked = fallen_back(fails, last, second=second)
+        assert (outlet.status, asked) == (status, ["one.invalid", "two.invalid"])
+        assert (b"77" in b"".join(outlet.pieces)) is (status == 200)
+        assert "turnwise-estimated" not in outlet.headers
+
+
+def test_no_other_upstream_counts_what_is_wrong_itself() -> None:
+    """A refused request is told, and an upstream that cannot count leads to an estimate."""
+    for status, told in ((400, 400), (404, 200)):
+        outlet, asked = fallen_back(Reply(status=status, headers=JSON, pieces=(NOT_FOUND,)), BUSY, second="gemini")
+        assert (outlet.status, asked) == (told, ["one.invalid"])
+
+
+BUSY = Reply(status=503, headers=JSON, pieces=(NOT_FOUND,))
+REFUSED = Reply(before=Fault(kind=FaultKind.UNREACHABLE, message="no connection"))
+
+
+def fallen_back(first: Reply, last: Reply, *, second: FamilyName) -> tuple[Gathered, list[str]]:
+    """The answer to one count, and the hosts that were asked for it."""
+
+    async def run() -> tuple[Gathered, list[str]]:
+        transport, outlet = ScriptedTransport([first, last]), Gathered()
+        means = ServiceMeans(transport=transport, clock=FakeClock(), env={"LAB_KEY": "k"})
+        one, two = [
+            msgspec.structs.replace(upstream_at(family), url=upstream_at(family).url.replace("lab", host))
+            for family, host in (("anthropic_messages", "one"), (second, "two"))
+        ]
+        config = GatewayConfig(routes=(GatewayRoute(upstream=one, fallbacks=(two,)),))
+        service = RelayService(config, means=means, forward_key=False)
+        await asyncio.wait_for(service.answer(count_of("anthropic_messages"), outlet), HANG_S)
+        return outlet, [urlsplit(request.url).hostname or "" for request in transport.requests]
+
+    return asyncio.run(run())
 
 
 @pytest.mark.parametrize(

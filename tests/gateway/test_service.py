@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from turnwise.endpoints.endpoints import Endpoint
 from turnwise.endpoints.transport import HttpReply, HttpRequest, Take
 from turnwise.errors import MissingKey
 from turnwise.gateway.client_bounds import Bounds
+from turnwise.gateway.client_limits import LimitedClient
 from turnwise.gateway.config import GatewayConfig, GatewayRoute, UpstreamAddress, upstream_of
 from turnwise.gateway.doors import ClientCall, ClientGone
 from turnwise.gateway.service import RelayService, ServiceMeans
@@ -242,11 +244,46 @@ async def test_the_models_of_the_configuration_are_listed() -> None:
         route = GatewayRoute(models=("gpt-5",), aliases={"fast": "gpt-5-mini"}, upstream=lab_at())
         fixed = GatewayRoute(upstream=lab_at(model="big"))
         there = service(lab, route, fixed, clock=FakeClock())
-        found = read_model_list(await there.models("openai_chat") or b"")
+        found = read_model_list(await there.models(listing()) or b"")
         assert [model.name for model in found] == ["fast", "gpt-5", "big"]
-        one = msgspec.json.decode(await there.models("openai_chat", "fast") or b"")
+        one = msgspec.json.decode(await there.models(listing(model="fast")) or b"")
         assert one == {"id": "fast", "object": "model", "created": found[0].created, "owned_by": "turnwise"}
-        assert await there.models("openai_chat", "fas") is None
+        assert await there.models(listing(model="fas")) is None
+
+
+def listing(**more: Any) -> ClientCall:
+    said = {"id": "tw-1", "path": "/v1/models", "body": b"", "family": "openai_chat", "kind": "passed", **more}
+    return ClientCall(**said)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_key_is_shown_the_models_that_it_may_name(family: FamilyName) -> None:
+    """Proves: aliases count by the client's name for a model, the patterns of key and team both hold, a route of another client
+    is not there, and what is not in the list cannot be asked for by its name; the request itself would be refused, too."""
+    routes = (
+        GatewayRoute(models=("gpt-5", "gpt-5-mini"), aliases={"fast": "gpt-5-mini"}, upstream=lab_at()),
+        GatewayRoute(models=("secret",), upstream=lab_at(), one_client="ann"),
+        GatewayRoute(models=("claude-*",), upstream=lab_at(model="big")),
+    )
+    patterns = {"all": (), "mini": (("*-mini", "fast"),), "both": (("gpt-*",), ("*-mini",)), "none": (("o9",),)}
+    shown: dict[str, list[str]] = {}
+    async with Lab() as lab:
+        there = service(lab, *routes, clock=FakeClock())
+        for name, models in patterns.items():
+            client = LimitedClient(name=name, models=models)
+            asking = {"family": family, "client": name, "is_only_client": False, "limits": client}
+            shown[name] = [one.name for one in read_model_list(await there.models(listing(**asking)) or b"")]
+            for model in ("fast", "gpt-5", "gpt-5-mini", "secret", "big", "claude-x"):
+                found = await there.models(listing(**asking, model=model))
+                assert (found is not None) is (model in shown[name])
+        own = await there.models(listing(family=family, client="ann", is_only_client=False, model="secret"))
+        assert own is not None
+    assert shown == {
+        "all": ["fast", "gpt-5", "gpt-5-mini"],
+        "mini": ["fast", "gpt-5-mini"],
+        "both": ["gpt-5-mini"],
+        "none": [],
+    }
 
 
 def test_a_missing_key_is_told_before_anything_is_served() -> None:

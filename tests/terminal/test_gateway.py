@@ -1,5 +1,6 @@
 """`turnwise gateway`: its keys, and what it says before it serves anything."""
 
+import json
 import os
 import re
 import socket
@@ -160,7 +161,7 @@ def test_what_clients_used_is_told_by_owner_and_no_cell_of_it_runs(cli: Cli, key
         step=1,
         purpose="step",
         provider="=cmd|' /C calc'!A0",
-        model="m",
+        model="m;=1+1",  # a spreadsheet may take `;` for the end of a cell
         started=time.time(),
         sent_bytes=1,
     )
@@ -175,6 +176,22 @@ def test_what_clients_used_is_told_by_owner_and_no_cell_of_it_runs(cli: Cli, key
         "key": [["laptop", "2"]],
         "team": [["web", "2"]],
         "user": [["", "2"]],
-        "model": [["'=cmd|' /C calc'!A0:m", "2"]],
+        "model": [["'=cmd|' /C calc'!A0:m;'=1+1", "2"]],
     }
     assert cli("gateway", "usage", "--by", "team").out.splitlines()[1].split() == ["web", "2", "unknown", "?", "?"]
+
+
+def test_the_audit_log_names_the_user_of_the_process(cli: Cli, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proves: a variable does not choose who it was, and a key in place of a name is not kept."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "somebody-else")
+    key = json.loads(cli("gateway", "keys", "add", "laptop", "--json").out)["key"]
+    assert cli("gateway", "keys", "revoke", key).code == 2
+    assert cli("gateway", "keys", "add", "x", "--limit", "usd/year=1").code == 2
+    rows = [json.loads(line) for line in cli("gateway", "audit", "--json").out.splitlines()]
+    assert [(row["action"], row["name"], "refused" in row) for row in rows] == [
+        ("add", "laptop", False),
+        ("revoke", "(a key)", True),
+        ("add", "x", True),
+    ]
+    assert "somebody-else" not in str(rows) and key not in str(rows)

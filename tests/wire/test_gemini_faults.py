@@ -149,3 +149,9 @@ def test_an_error_says_all_that_the_api_says() -> None:
         }
     }
     assert FAMILY.decode_fault(status, {}, body).retry_after_s == 2.5
+
+
+def test_a_wait_of_a_month_is_a_duration_too() -> None:
+    """A budget's: in digits, as `google.protobuf.Duration` is read. Found: `2.6784e+06s`."""
+    fault = Fault(kind=FaultKind.RATE_LIMITED, message="come again", retry_after_s=2_678_400.0)
+    assert b'"retryDelay":"2678400s"' in FAMILY.encode_fault(fault)[1]

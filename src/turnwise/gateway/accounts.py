@@ -51,6 +51,7 @@ from turnwise.telemetry.names import SpanFacts
 from turnwise.telemetry.telemetry import Telemetry, telemetry_of
 from turnwise.turn.events import Purpose
 from turnwise.vocab import Fault, FaultKind, FinishReason, Message, Request, Response, Usage
+from turnwise.wire.family import AnswerStamp
 from turnwise.wire.json_fields import UNREADABLE, is_object, read_fields
 from turnwise.wire.openai_chat.endings import counted
 from turnwise.wire.profiles import FamilyName
@@ -356,7 +357,8 @@ NO_LEDGER = Fault(
 
 class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
     """Where accounts are written. Without a `ledger` nothing is kept, for a trial run. `telemetry` makes a span for each
-    request. `holder` is this gateway's name in budgets. `outage` lets requests leave while the ledger cannot be written."""
+    request. `holder` is this gateway's name in budgets. `outage` lets requests leave while the ledger cannot be written. `new_id`
+    draws what an answer is known by that has no id of its own."""
 
     ledger: LedgerThread | None = None
     counts: GatewayCounts = msgspec.field(default_factory=GatewayCounts)
@@ -365,6 +367,7 @@ class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: Telemetry | None = None
     holder: str = ""
     outage: StoreOutage | None = None
+    new_id: Callable[[], str] = partial(secrets.token_hex, 12)
 
     @property
     def is_well(self) -> bool:
@@ -483,6 +486,7 @@ class Account:
         self._relayed = 0  # how many of them belong to upstreams that are over
         self._fault = ""
         self._trace: GatewayTrace | None = None  # the span of the request
+        self.stamp = AnswerStamp(id=means.new_id(), created_s=int(means.clock.now()))
         self._began_s = means.clock.monotonic()
         self._queue_s: float | None = None
         self._first_s: float | None = None
@@ -690,6 +694,10 @@ class Account:
                 return NO_LEDGER
             except BudgetFull as full:
                 self.refused = fault_of(full.refusal)
+                if number > 1:  # the client may get the answer so far, without an error
+                    _log.warning(
+                        "gateway: [%s] a request to %s did not leave: %s", self._call.id, purpose, self.refused.message
+                    )
                 return self.refused
         self._number = number
         self._last = (provider, model)

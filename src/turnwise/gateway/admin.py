@@ -12,6 +12,7 @@
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -19,13 +20,26 @@ from typing import Any
 import msgspec
 
 from turnwise.errors import CallerError, JournalFailed
+from turnwise.gateway.client_bounds import ClientKey
 from turnwise.gateway.client_limits import LimitedClient
 from turnwise.gateway.doors import DoorRefusal
 from turnwise.gateway.shared_clients import SharedClients
-from turnwise.journal.gateway_rows import Actor, GatewayOwner, OwnerChange, OwnerKind, OwnerShown, by_owner, shown_owner
+from turnwise.journal.gateway_rows import (
+    Actor,
+    GatewayOwner,
+    OwnerChange,
+    OwnerKind,
+    OwnerShown,
+    by_owner,
+    shown_owner,
+    without_keys,
+)
 from turnwise.journal.ledger_queries import LedgerSpan, Total
 
 FOLDER = "/admin"
+MINUTE_S = 60.0
+MOST_TRIES = 10
+IN_AUDIT = "bad_request"  # the code of what the book refused, which it has written down itself
 KINDS: dict[str, OwnerKind] = {"keys": "key", "users": "user", "teams": "team"}
 
 
@@ -57,8 +71,9 @@ AdminAnswer = tuple[int, bytes]
 class AdminApi:
     """`answer` one request: the status and a JSON body, or why it is refused."""
 
-    def __init__(self, shared: SharedClients) -> None:
-        self._shared = shared
+    def __init__(self, shared: SharedClients, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._shared, self._monotonic = shared, monotonic
+        self._tries: dict[str, list[float]] = {}  # of clients without the right: when, in the last minute
 
     def call(
         self,
@@ -67,10 +82,17 @@ class AdminApi:
         *,
         query: Iterable[tuple[str, str]],
         body: bytes,
-        client: LimitedClient,
+        client: LimitedClient | ClientKey,
         place: str,
     ) -> AdminCall:
+        """A key of the older file has no right to anything here."""
+        if isinstance(client, ClientKey):
+            client = LimitedClient(name=client.name)
         return AdminCall(method=method, path=path, query=dict(query), body=body, client=client, place=place)
+
+    async def note_stranger(self, method: str, path: str, *, place: str) -> None:
+        """A try without a known key."""
+        await self.answer(self.call(method, path, query=(), body=b"", client=LimitedClient(name=""), place=place))
 
     async def answer(self, call: AdminCall) -> AdminAnswer | DoorRefusal:
         """Beside the event loop: the journal may have to be waited for."""
@@ -81,22 +103,40 @@ class AdminApi:
         try:
             if call.client.rights != "admin":
                 return self._refuse_client(call, parts)
-            return self._done(call, parts)
+            found = self._tried(call, parts)
+            if isinstance(found, DoorRefusal) and call.method != "GET" and found.code != IN_AUDIT:
+                self._note(call, parts, why=found.message)
+            return found
         except JournalFailed as error:
             return DoorRefusal(
                 reason="busy", status=503, message=f"the journal cannot be used: {error}", retry_after_s=5
             )
+
+    def _tried(self, call: AdminCall, parts: list[str]) -> AdminAnswer | DoorRefusal:
+        try:
+            return self._done(call, parts)
+        except JournalFailed:
+            raise
         except CallerError as error:
-            return DoorRefusal(reason="body", status=400, message=str(error), code="bad_request")
+            return DoorRefusal(reason="body", status=400, message=str(error), code=IN_AUDIT)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return DoorRefusal(reason="body", status=400, message=f"the body cannot be read: {error}", code="bad_body")
 
-    def _refuse_client(self, call: AdminCall, parts: list[str]) -> DoorRefusal:
-        kind, name = (*parts, "")[:2] if parts else ("", "")
+    def _note(self, call: AdminCall, parts: list[str], *, why: str) -> None:
+        kind, name = (*parts, "")[:2]
         action = f"{call.method} {FOLDER}/{kind}"[:40]
-        self._shared.book.note_refused(
-            action, kind=KINDS.get(kind, "key"), name=name[:64], why="the key has no right to it", by=_actor(call)
-        )
+        of = KINDS.get(kind, "key")
+        self._shared.book.note_refused(action, kind=of, name=without_keys(name)[:64], why=why, by=_actor(call))
+
+    def _refuse_client(self, call: AdminCall, parts: list[str]) -> DoorRefusal:
+        """Each try is a row that stays, so only so many of a client are written in a minute, and as many of all strangers."""
+        now_s = self._monotonic()
+        tries = [at for at in self._tries.get(call.client.name, ()) if now_s - at < MINUTE_S]
+        if len(tries) >= MOST_TRIES:
+            message = "`/admin` asks for an admin key; too many tries"
+            return DoorRefusal(reason="admin_key", status=429, message=message, retry_after_s=int(MINUTE_S))
+        self._tries[call.client.name] = [*tries, now_s]
+        self._note(call, parts, why="the key has no right to it")
         return DoorRefusal(
             reason="admin_key", status=403, message="`/admin` asks for an admin key", code="admin_key_required"
         )
@@ -141,9 +181,8 @@ class AdminApi:
         change = msgspec.json.decode(msgspec.json.encode(fields), type=OwnerChange)
         if name in self._shared.book.owners().keys:
             why = f"there is a key `{name}` already, or was"
-            self._shared.book.note_refused("add", kind="key", name=name, why=why, by=_actor(call))
             return DoorRefusal(reason="body", status=409, message=why, code="key_exists")
-        key = self._shared.book.add_key(change.over(GatewayOwner(name=name)), by=_actor(call))
+        key = self._shared.book.add_key(GatewayOwner(name=name), by=_actor(call), change=change.over)
         return self._keyed(201, name, key)
 
     def _keyed(self, status: int, name: str, key: str) -> AdminAnswer:
@@ -197,7 +236,7 @@ def _usage_row(total: Total) -> UsageRow:
 
 
 def _actor(call: AdminCall) -> Actor:
-    return Actor(who=f"key {call.client.name}", place=call.place)
+    return Actor(who=f"key {call.client.name}" if call.client.name else "no known key", place=call.place)
 
 
 def _json(status: int, value: Any) -> AdminAnswer:

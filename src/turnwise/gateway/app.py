@@ -29,6 +29,7 @@ from turnwise.gateway.doors import (
     encode_refusal,
     family_of,
 )
+from turnwise.journal.gateway_rows import without_keys
 from turnwise.relay.client_request import asked_path, is_deeper
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.relay_facts import AskedPath
@@ -266,6 +267,8 @@ class GatewayApp:
         elif self._is_scrape(visit):
             await self._tell_counts(visit)
         elif isinstance(client := self._let_in(visit), DoorRefusal):
+            if self._admin is not None and visit.path.startswith("/admin/"):
+                await self._admin.note_stranger(visit.method, visit.path, place=_place(visit))
             return client
         else:
             return await self._serve(visit, asked, client=client)
@@ -331,7 +334,7 @@ class GatewayApp:
         elif asked is None and not (visit.method == "POST" and visit.path in self._rules.passes):
             return _nothing_there(visit)
         elif asked is not None and asked.kind == "models":
-            body = await self._service.models(asked.family, asked.model)
+            body = await self._service.models(self._call_of(visit, asked, body=b"", client=client))
             if body is None:
                 message = "no route of this gateway serves a model of this name"
                 return DoorRefusal(reason="path", status=404, message=message, code="model_not_found")
@@ -354,7 +357,7 @@ class GatewayApp:
 
     async def _administer(self, visit: Visit, client: "AnyClient | None") -> DoorRefusal | None:
         """Answer a request for keys, teams and users: from a key of the journal alone."""
-        if self._admin is None or client is None or isinstance(client, ClientKey):
+        if self._admin is None or client is None:
             return DoorRefusal(
                 reason="admin_key", status=403, message="`/admin` asks for an admin key", code="admin_key_required"
             )
@@ -367,8 +370,9 @@ class GatewayApp:
             if isinstance(read, DoorRefusal):
                 return read
             body = read
-        place = visit.client[0] if visit.client else "unknown"
-        call = self._admin.call(visit.method, visit.path, query=visit.query, body=body, client=client, place=place)
+        call = self._admin.call(
+            visit.method, visit.path, query=visit.query, body=body, client=client, place=_place(visit)
+        )
         found = await self._admin.answer(call)
         if isinstance(found, DoorRefusal):
             return found
@@ -479,8 +483,12 @@ async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusal:
     return body
 
 
+def _place(visit: Visit) -> str:
+    return visit.client[0] if visit.client else "unknown"
+
+
 def _shown(path: str) -> str:
-    return path[:PATH_CHARACTERS] if path.isprintable() else "(a path that cannot be shown)"
+    return without_keys(path)[:PATH_CHARACTERS] if path.isprintable() else "(a path that cannot be shown)"
 
 
 def _key_to_forward(visit: Visit) -> str:

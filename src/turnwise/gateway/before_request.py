@@ -52,8 +52,8 @@ async def check_allowed(
             transport.send(_asking(hook, call, model=model, env=env)) as reply,
         ):
             text = await read_bounded(reply.chunks, most_bytes=MOST_BYTES)
-            if reply.status != 200:
-                raise ValueError(f"status {reply.status}")
+            if reply.status != 200 or len(text) > MOST_BYTES:
+                raise ValueError(f"status {reply.status}, {len(text)} bytes")
             answer = msgspec.json.decode(text, type=HookAnswer)
     except (Overdue, ProviderFault, ValueError) as error:  # msgspec's errors are ValueErrors
         why = "no answer in time" if isinstance(error, Overdue) else type(error).__name__

@@ -181,6 +181,7 @@ def used_ratios(
 OVER_BUDGET = "budget_exceeded"
 OVER_RATE = "rate_limit_exceeded"
 NO_PRICE = "price_unknown"
+LONGEST_RETRY_S = 60.0  # the SDKs of OpenAI and Anthropic wait so long at most where they are told to try again
 OWN_CODES = frozenset({OVER_BUDGET, OVER_RATE, NO_PRICE})
 
 
@@ -199,7 +200,7 @@ def fault_of(refusal: BudgetRefusal) -> Fault:
     else:
         most, needs, free = [_said(what, amount) for amount in (refusal.limit, refusal.needed, refusal.free)]
         said = f"{whose} may use {most} a {ask.period}; {free} are free now, and this request may need {needs}"
-    if again_s is None:
+    if again_s is None and what in ("tokens", "usd"):
         said += ": ask for a shorter answer"
     status, kind, code = (
         (402, FaultKind.QUOTA, OVER_BUDGET) if refusal.is_money else (429, FaultKind.RATE_LIMITED, OVER_RATE)

@@ -48,6 +48,7 @@ from turnwise.gateway.app import DoorRules
 from turnwise.gateway.before_request import BeforeRequest
 from turnwise.gateway.client_bounds import Bounds, ClientKey
 from turnwise.gateway.doors import is_host, is_network, is_origin
+from turnwise.gateway.key_files import check_key_files
 from turnwise.gateway.unreachable_store import UnreachableStore
 from turnwise.relay.client_request import asked_path
 from turnwise.rules.retries import RetryPolicy
@@ -165,7 +166,7 @@ class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """An upstream by its URL. `family` is needed if the URL is not a provider's own and does not speak Chat Completions.
     `provider` says instead whose API is behind the URL (`anthropic` behind your own proxy), so that its special features are
     used. Without `model`, the client's name for the model is sent. With `family`, every request goes to this API, even if the
-    address has another one. `key_env` may be several variables, which share the upstream's weight.
+    address has another one. `key_env` may be several variables, `key_file` several files: all keys share the upstream's weight.
     `traceparent`: it gets the id of the gateway's trace. `headers` go with each request, as `name: value`; those of `headers_env`
     have the name of a variable in place of the value."""
 
@@ -173,6 +174,7 @@ class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     family: FamilyName | None = None
     provider: str | None = None
     key_env: str | Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | None = None
+    key_file: str | Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | None = None
     model: str | None = None
     weight: _Weight = 1.0
     traceparent: bool = False
@@ -189,6 +191,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     base_url: str | None = None
     key_envs: tuple[str, ...] = ()
+    key_files: tuple[str, ...] = ()
     weight: float = 1.0
     traceparent: bool = False
     headers: tuple[tuple[str, str], ...] = ()
@@ -306,6 +309,10 @@ def configured_models(routes: Iterable[GatewayRoute]) -> Iterator[str]:
         yield from [model for given in route.every_upstream if (model := upstream_of(given).model)]
 
 
+def key_files_of(routes: Iterable[GatewayRoute]) -> list[str]:
+    return [path for route in routes for given in route.every_upstream for path in upstream_of(given).key_files]
+
+
 class ChosenRoute(msgspec.Struct, frozen=True, kw_only=True):
     """The route that serves a model, and the model's name there, unless an upstream has its own name for it."""
 
@@ -348,14 +355,17 @@ def upstream_of(given: str | UpstreamAddress) -> Upstream:
         known = find_profile(address.family or USUAL)
     chat = _chat_of(known) if address.family is None else None
     keys = (address.key_env,) if isinstance(address.key_env, str) else address.key_env or ()
-    if len(set(keys)) < len(keys):
-        raise CallerError(f"`key_env` of `{address.url}` names a variable twice")
+    files = (address.key_file,) if isinstance(address.key_file, str) else address.key_file or ()
+    check_key_files(files, url=address.url)
+    if len({*keys, *files}) < len(keys) + len(files):
+        raise CallerError(f"`{address.url}` has the same `key_env` or `key_file` twice")
     return Upstream(
         profile=known,
         chat=chat,
         model=address.model,
         base_url=address.url,
         key_envs=keys,
+        key_files=files,
         weight=address.weight,
         traceparent=address.traceparent,
         headers=tuple(map(_header, address.headers)),

@@ -270,6 +270,7 @@ class Delivery:
                 waited_s=waited_s,
                 jitter=self._means.jitter(),
                 left_s=self._left_s(began_s),
+                now_s=self._means.clock.now(),
             )
             step = await beside_loop(ended, size=self._received_bytes)
             following = step.next

@@ -189,8 +189,9 @@ class GatewayService(Protocol):
         """Write the whole answer, errors included, into the outlet. Its return ends the answer."""
         ...
 
-    async def models(self, family: FamilyName, model: str | None = None) -> bytes | None:
-        """The body of the family's list of models, or of this one; None if there is no such model."""
+    async def models(self, call: ClientCall) -> bytes | None:
+        """The body of the family's list of models that this client may name, or of the `model` of the call; None if there is no
+        such model for it."""
         ...
 
     def is_ready(self) -> bool: ...

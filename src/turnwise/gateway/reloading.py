@@ -8,7 +8,7 @@ import contextlib
 import logging
 import os
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -17,7 +17,7 @@ import msgspec
 from turnwise.errors import CallerError
 from turnwise.gateway.app import GatewayApp
 from turnwise.gateway.client_bounds import KeyRing
-from turnwise.gateway.config import GatewayConfig, TlsFiles, check_clients
+from turnwise.gateway.config import GatewayConfig, TlsFiles, check_clients, key_files_of
 from turnwise.gateway.doors import GatewayService
 from turnwise.gateway.protocol import GatewayProtocol
 
@@ -25,7 +25,7 @@ _log = logging.getLogger("turnwise")
 
 LOOK_S = 1.0  # between two looks at the files: one that has changed is read when it stayed the same for so long
 
-FileStamps = Sequence[tuple[int, int, int] | None]
+FileStamps = Mapping[Path, tuple[int, int, int] | None]
 
 
 class ConfigReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +123,9 @@ class Reloading:
             if self._asked.is_set() or (now != read and now == last):
                 self._asked.clear()
                 await self._reload(protocol)
-                read = now
+                read = {
+                    path: now.get(path, stamp) for path, stamp in self._stamp().items()
+                }  # it may name other files now
             last = now
 
     def _stamp(self) -> FileStamps:
@@ -131,8 +133,9 @@ class Reloading:
         paths = [
             *([] if self._reading is None else [self._reading.path]),
             *([] if tls is None else [tls.cert, tls.key]),
+            *([] if self._forward_key else key_files_of(self._config.routes)),
         ]
-        return [_stamp_of(path) for path in paths]
+        return {Path(path): _stamp_of(path) for path in paths}
 
     async def _reload(self, protocol: type[GatewayProtocol]) -> None:
         before = self._config

@@ -26,6 +26,7 @@ from turnwise.errors import CallerError, ProviderFault
 from turnwise.gateway.accounts import NO_LEDGER, Account, AccountMeans, GatewayCounts, open_accounts, received_body
 from turnwise.gateway.before_request import check_allowed
 from turnwise.gateway.client_bounds import LONG_ANSWER_BYTES, OpenAnswer, OpenAnswers, give_memory_back
+from turnwise.gateway.client_limits import LONGEST_RETRY_S
 from turnwise.gateway.config import DEFAULTS as DEADLINES
 from turnwise.gateway.config import (
     SHARED,
@@ -534,6 +535,7 @@ class RelayService:
             told=(*opened.told, *sent.told),
             spread=random.random(),
             conversation=self._stale.of(call, sent.request, endpoint=endpoint),
+            stamp=account.stamp,
         )
         return Delivery(
             relay,
@@ -565,46 +567,78 @@ class RelayService:
         chosen = await beside_loop(lambda: self._route_of(call), size=len(call.body))
         account.route = self._name_of(chosen.route)
         await self._check_allowed(chosen.route, call, model=chosen.model)
-        with self._upstreams.asking(chosen, is_first_group=True) as asking:
+        with self._upstreams.asking(chosen) as asking:
             await self._count_by(asking, chosen=chosen, call=call, outlet=outlet, account=account)
 
     async def _count_by(
         self, asking: AskedUpstreams, *, chosen: ChosenRoute, call: ClientCall, outlet: Outlet, account: Account
     ) -> None:
-        next_one = asking.next()
-        given = next_one if isinstance(next_one, OpenUpstream) else self._upstreams.first(chosen.route)
-        opened = self._for_client(given, call)
-        name = chosen.name_at(opened.upstream)
-
-        def prepare() -> tuple[UpstreamCount, BoundConversation]:
-            asked = read_count_request(_asked(call, chosen.model), call.body, one_client=bool(chosen.route.one_client))
-            request = msgspec.structs.replace(asked.request, model=name)
-            conversation = self._stale.of(call, request, endpoint=opened.endpoint)
-            return translate_count(asked, terms=RouteTerms(model=name), profile=opened.endpoint.profile), conversation
-
-        count, conversation = await beside_loop(prepare, size=len(call.body))
-        account.not_carried = names_not_carried(count.told)
-        tokens, is_counted = count.estimated_tokens, False
-        now_s = self._means.clock.monotonic()
-        may_ask = next_one is given and now_s >= self._counts_not_until.get(opened.name, 0.0)
-        if count.call is not None and may_ask:
-            bound = BoundThinking(count.call, model=name, family=opened.endpoint.family, known=conversation)
-            found = await self._told_of(bound, opened, asking=asking, route=chosen.route, account=account)
-            has_none = isinstance(found, Fault) and counts_not(found, model=name)
-            account.counted(opened.endpoint.profile.name, name, found, is_estimated=has_none)
-            if has_none:
-                self._counts_not_until[opened.name] = now_s + COUNTS_NOT_S
-            elif isinstance(found, Fault):
-                told = self._as_told(found, opened, account=account)
-                await write_found(told, client=call.family, outlet=outlet)
+        """One upstream after the other, until one has counted, or its API cannot."""
+        began_s = self._means.clock.monotonic()
+        fault: Fault | None = None
+        found = asking.next()
+        while fault is None or isinstance(found, OpenUpstream):
+            given = found if isinstance(found, OpenUpstream) else self._upstreams.first(chosen.route)
+            opened = self._for_client(given, call)
+            name = chosen.name_at(opened.upstream)
+            prepare = functools.partial(self._counting, call, chosen=chosen, opened=opened, model=name)
+            try:
+                count, known = await beside_loop(prepare, size=len(call.body))
+            except RequestRefused:
+                if fault is None:
+                    raise
+                found = asking.next()  # as with a request to generate, an earlier failure is told
+                continue
+            account.not_carried = names_not_carried(count.told)
+            tokens: int | Fault | None = None
+            may_ask = given is found and began_s >= self._counts_not_until.get(opened.name, 0.0)
+            if count.call is not None and may_ask:
+                bound = BoundThinking(count.call, model=name, family=opened.endpoint.family, known=known)
+                tokens = await self._counted(
+                    bound, opened, model=name, asking=asking, chosen=chosen, account=account, began_s=began_s
+                )
+            if not isinstance(tokens, Fault):
+                said = count.estimated_tokens if tokens is None else tokens
+                headers = not_carried_header(account.not_carried)
+                if tokens is None:
+                    headers.append(("turnwise-estimated", "true"))
+                await write_body(200, write_count(said, client=call.family), outlet=outlet, headers=headers)
                 return
-            elif (read := read_count(found, upstream=opened.endpoint.profile.family)) is not None:
-                tokens, is_counted = read, True
-        body = write_count(tokens, client=call.family)
-        headers = not_carried_header(account.not_carried)
-        if not is_counted:
-            headers.append(("turnwise-estimated", "true"))
-        await write_body(200, body, outlet=outlet, headers=headers)
+            fault = self._as_told(tokens, opened, account=account)
+            if fault.kind is FaultKind.BAD_REQUEST or self._whole_s(chosen.route, began_s=began_s) <= 0:
+                break
+            found = asking.next()
+        await write_found(fault, client=call.family, outlet=outlet)
+
+    def _counting(
+        self, call: ClientCall, *, chosen: ChosenRoute, opened: OpenUpstream, model: str
+    ) -> tuple[UpstreamCount, BoundConversation]:
+        """How this upstream is asked to count. Raises RequestRefused."""
+        asked = read_count_request(_asked(call, chosen.model), call.body, one_client=bool(chosen.route.one_client))
+        request = msgspec.structs.replace(asked.request, model=model)
+        conversation = self._stale.of(call, request, endpoint=opened.endpoint)
+        return translate_count(asked, terms=RouteTerms(model=model), profile=opened.endpoint.profile), conversation
+
+    async def _counted(
+        self,
+        bound: BoundThinking,
+        opened: OpenUpstream,
+        *,
+        model: str,
+        asking: AskedUpstreams,
+        chosen: ChosenRoute,
+        account: Account,
+        began_s: float,
+    ) -> int | Fault | None:
+        """The tokens, None if it cannot count, or why it did not."""
+        profile = opened.endpoint.profile
+        found = await self._told_of(bound, opened, asking=asking, route=chosen.route, account=account, began_s=began_s)
+        has_none = isinstance(found, Fault) and counts_not(found, model=model)
+        account.counted(profile.name, model, found, is_estimated=has_none)
+        if has_none:
+            self._counts_not_until[opened.name] = self._means.clock.monotonic() + COUNTS_NOT_S
+            return None
+        return found if isinstance(found, Fault) else read_count(found, upstream=profile.family)
 
     async def _pass_on(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """A path that a route lists: body and answer are passed on unchanged, apart from the name that an alias replaces."""
@@ -703,9 +737,9 @@ class RelayService:
         asking: AskedUpstreams,
         route: GatewayRoute,
         account: Account,
+        began_s: float,
     ) -> bytes | Fault:
         """As `_told`, and once more after each refusal of thinking that could be corrected."""
-        began_s = self._means.clock.monotonic()
         while True:
             whole_s = self._whole_s(route, began_s=began_s)
             found = await self._told(opened, bound.call, asking=asking, whole_s=whole_s, account=account)
@@ -749,10 +783,18 @@ class RelayService:
 
     # -- models ------------------------------------------------------------------------------------------------------
 
-    async def models(self, family: FamilyName, model: str | None = None) -> bytes | None:
-        """Names that clients may use: those of the configuration, and the lists of upstreams that serve any name."""
+    async def models(self, call: ClientCall) -> bytes | None:
+        """Names that the client may use: those of the configuration, and the lists of upstreams that serve any name."""
         found: dict[str, int | str | None] = {}
-        for route in self._config.routes:
+        model, routes = call.model, self._config.routes
+        if model is not None:
+            try:
+                routes = (self._route_of_model(model, call).route,)
+            except RequestRefused:
+                return None
+        for route in routes:
+            if isinstance(route.one_client, str) and route.one_client != call.client:
+                continue
             found.update(dict.fromkeys(route.aliases))
             plain = [pattern for pattern in route.models if not set(pattern) & set("*?[")]
             found.update(dict.fromkeys(plain))
@@ -761,11 +803,18 @@ class RelayService:
                 found.update(await self._listed(opened.endpoint, route=route))
             elif opened.upstream.model is not None and not plain and not route.aliases:
                 found[opened.upstream.model] = None
-        facts = relay_facts(family)
+        facts = relay_facts(call.family)
         if model is not None:
             return encode(facts.model_row(self._told_model(model, found[model]))) if model in found else None
-        rows = [facts.model_row(self._told_model(name, created)) for name, created in found.items()]
-        return encode(facts.model_list(rows))
+        named = [(name, created) for name, created in found.items() if self._may_name(name, call)]
+        return encode(facts.model_list([facts.model_row(self._told_model(*one)) for one in named]))
+
+    def _may_name(self, model: str, call: ClientCall) -> bool:
+        try:
+            self._route_of_model(model, call)
+        except RequestRefused:
+            return False
+        return True
 
     async def _listed(self, endpoint: Endpoint, *, route: GatewayRoute) -> dict[str, int | str | None]:
         """The names of the upstream, and since when it has each."""
@@ -773,7 +822,7 @@ class RelayService:
             found = await ask_for_models(endpoint, transport=self._means.transport)
         except (ProviderFault, CallerError):
             return {}  # without a list, a client can still name a model
-        return {model.name: model.created for model in found if choose_route((route,), model.name) is not None}
+        return {model.name: model.created for model in found}
 
     def _told_model(self, name: str, created: int | str | None) -> ListedModel:
         """A name that no upstream lists with a time is as old as this gateway."""
@@ -860,7 +909,8 @@ async def _write_fault(fault: Fault, *, call: ClientCall, outlet: Outlet, accoun
         return
     again_s = fault.retry_after_s
     headers = [] if again_s is None else [("retry-after", str(round(again_s)))]
-    headers.append(("x-should-retry", "false"))  # read by the SDKs of OpenAI and Anthropic
+    is_soon = again_s is not None and again_s <= LONGEST_RETRY_S
+    headers.append(("x-should-retry", "true" if is_soon else "false"))  # read by the SDKs of OpenAI and Anthropic
     await write_body(fault.status, encode_own(fault, family=call.family), outlet=outlet, headers=headers)
 
 

@@ -18,6 +18,7 @@ from turnwise.base.clock import Clock
 from turnwise.endpoints.endpoints import Endpoint, Secret, find_key
 from turnwise.errors import CallerError
 from turnwise.gateway.config import ChosenRoute, GatewayRoute, GivenUpstream, Upstream, upstream_of
+from turnwise.gateway.key_files import read_key_file
 from turnwise.relay.upstream_choice import (
     COOL_S,
     OF_ALL_MODELS,
@@ -60,7 +61,7 @@ def open_upstream(upstream: Upstream, *, env: Mapping[str, str], forward_key: bo
     """Once for each of its keys. Raises CallerError or MissingKey."""
     profile, base_url = upstream.profile, upstream.base_url or upstream.profile.base_url
     assert base_url is not None, "the configuration has refused it"
-    names: Sequence[str | None] = (None,) if forward_key else upstream.key_envs or (None,)
+    names: Sequence[str | None] = (None,) if forward_key else (*upstream.key_envs, *upstream.key_files) or (None,)
     secrets = [(name, secret_of(variable, env=env)) for name, variable in upstream.headers_env]
     headers = (*upstream.headers, *[(name, secret.reveal()) for name, secret in secrets])
     hidden = tuple([secret for _, secret in secrets])
@@ -68,7 +69,10 @@ def open_upstream(upstream: Upstream, *, env: Mapping[str, str], forward_key: bo
     for name in names:
         key = None
         if not forward_key:
-            key = find_key(profile, env=env, api_key_env=name, way="name it with `key_env`")
+            given = read_key_file(name) if name is not None and name in upstream.key_files else None
+            key = find_key(
+                profile, env=env, api_key=given, api_key_env=name, way="name it with `key_env` or `key_file`"
+            )
         endpoint = Endpoint(profile=profile, base_url=base_url, key=key, headers=headers, hidden=hidden)
         chat = None if upstream.chat is None else replace(endpoint, profile=upstream.chat)
         shown = f"{profile.name} at {base_url.partition('?')[0]}{f' ({name})' if name else ''}"
@@ -107,6 +111,15 @@ class Upstreams:
         self._healths: OrderedDict[tuple[str, str | None], Health] = (
             OrderedDict() if before is None else before._healths
         )
+        if before is not None:
+            self._forget_renewed(before)
+
+    def _forget_renewed(self, before: "Upstreams") -> None:
+        """What the old key in a file did says nothing of the new one, also if requests with it are still under way."""
+        old = {one.name: one.endpoint.key for one in before.every()}
+        renewed = {one.name for one in self.every() if old.get(one.name, one.endpoint.key) != one.endpoint.key}
+        if renewed:
+            self._healths = OrderedDict([(door, one) for door, one in self._healths.items() if door[0] not in renewed])
 
     def every(self) -> list[OpenUpstream]:
         return [opened for several in self._opened.values() for opened in several]

@@ -30,6 +30,8 @@ MOST_LIMIT = Decimal(10**15)
 PREFIX = "tw-"
 RANDOM_BYTES = 32
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+# Also of providers: people write one where a name belongs.
+_KEY = re.compile(r"(?:\b(?:tw|sk|xai)-|\bgsk_|\bAIza)[A-Za-z0-9_-]{24,}", re.ASCII)
 _RATE = re.compile(r"refuse|\d{1,6}(?:\.\d{1,6})?/\d{1,6}(?:\.\d{1,6})?", re.ASCII)
 
 
@@ -102,6 +104,11 @@ def digest_of(key: str) -> str:
 
 def new_key() -> str:
     return PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+
+
+def without_keys(text: str) -> str:
+    """The text without what looks like a key."""
+    return _KEY.sub("(a key)", text)
 
 
 def check_name(name: str, *, of: str) -> None:
@@ -183,13 +190,16 @@ class GatewayBook:
 
     # -- changing
 
-    def add_key(self, owner: GatewayOwner, *, by: Actor) -> str:
-        """The new key, which is stored nowhere."""
+    def add_key(
+        self, owner: GatewayOwner, *, by: Actor, change: Callable[[GatewayOwner], GatewayOwner] = lambda owner: owner
+    ) -> str:
+        """The new key, which is stored nowhere, of the owner after `change`."""
         key = new_key()
-        added = msgspec.structs.replace(owner, sha256=digest_of(key), added=self._now())
+        now = self._now()
 
         def add(connection: JournalConnection, before: GatewayOwner | None) -> GatewayOwner:
             check_name(owner.name, of="key")
+            added = msgspec.structs.replace(change(owner), sha256=digest_of(key), added=now)
             if before is not None and before.sha256 != added.sha256:  # else an attempt of before stands
                 raise CallerError(
                     f"there is a key `{owner.name}` already, or was: choose another name, or give it a new key with "
@@ -344,7 +354,7 @@ def _note(connection: JournalConnection, row: AuditRow, locked: str) -> None:
     connection.execute("update gateway set body = ? where kind = 'version' and name = ''", (str(number),))
     connection.execute(
         "insert into gateway (kind, name, body) values ('change', ?, ?)",
-        (f"{number:012}", msgspec.json.encode(row).decode()),
+        (f"{number:012}", without_keys(msgspec.json.encode(row).decode())),
     )
 
 

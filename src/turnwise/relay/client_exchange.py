@@ -15,7 +15,15 @@ from turnwise.assembly.evidence import Witness
 from turnwise.assembly.response_reading import ResponseReader, StreamReader
 from turnwise.relay.breaches import Deviations
 from turnwise.relay.client_request import RequestRefused
-from turnwise.relay.client_stream import BROKE_OFF, LOST_PIECE, ClientStream, summed, untrue_end, without_hidden_cuts
+from turnwise.relay.client_stream import (
+    BROKE_OFF,
+    LOST_PIECE,
+    ClientStream,
+    stamp_in,
+    summed,
+    untrue_end,
+    without_hidden_cuts,
+)
 from turnwise.relay.client_tools import CallFilter
 from turnwise.relay.dialects import Rewrite, rewritten
 from turnwise.relay.edits import continued_call, honest, is_unfinished, too_short, within_cap
@@ -56,7 +64,7 @@ from turnwise.vocab import (
     refusal_of,
 )
 from turnwise.wire.anthropic_messages.thinking import dropping, is_set_by_caller, without_thinking
-from turnwise.wire.family import Family, HttpCall
+from turnwise.wire.family import UNSTAMPED, AnswerStamp, Family, HttpCall
 from turnwise.wire.generations import softens
 from turnwise.wire.profiles import DEFAULT_LIMITS, Limits, Profile
 from turnwise.wire.relay_facts import ClientTool
@@ -271,7 +279,7 @@ class RelayStep(msgspec.Struct, frozen=True, kw_only=True):
 
 class Relay:
     """See the module. `told` is what is known of the request before it leaves. `spread` is a number of [0, 1): streams that have
-    different ones do the work that can wait at different times."""
+    different ones do the work that can wait at different times. `stamp`: what an answer says of itself that is written here."""
 
     def __init__(
         self,
@@ -282,8 +290,10 @@ class Relay:
         told: Sequence[Repair] = (),
         spread: float = 0.0,
         conversation: BoundConversation = UNBOUND,
+        stamp: AnswerStamp = UNSTAMPED,
     ) -> None:
         self._spread = spread
+        self._stamp = stamp
         self._upstream = upstream
         self._client = client
         self._rules = rules
@@ -367,6 +377,8 @@ class Relay:
     def saw_body(self, body: bytes) -> None:
         """The reply was no stream: its bytes, which go on as they came if nothing has to be mended."""
         self._body = body if self._found is None else None
+        if self._found is None and self.is_same_family:
+            self._stamp = stamp_in(body, self._stamp)
         self._cutter = None
         self.witness = Witness()
         self.witness.saw_body(body)
@@ -379,10 +391,14 @@ class Relay:
         waited_s: float,
         jitter: float,
         left_s: float | None = None,
+        now_s: float | None = None,
     ) -> RelayStep:
         """The current request is over. `reply` is what arrived of it; `fault` the failure of it, if it failed. `waited_s` are the
-        seconds since the first failure, `left_s` those in which a further attempt may begin, `jitter` a number of [0, 1)."""
+        seconds since the first failure, `left_s` those in which a further attempt may begin, `jitter` a number of [0, 1), `now_s`
+        the time of Unix."""
         self.witness = None
+        if now_s is not None:
+            self._stamp = replace(self._stamp, ended_s=int(now_s))
         self._left_s = left_s
         if reply is not None and self._cutter is None and self._found is None:
             reply = self._at_stop(reply)
@@ -641,14 +657,14 @@ class Relay:
             self._repairs.append(FORCED_CALL_MISSING)
         repairs = tuple(self._repairs)
         if self._client.request.stream:
-            out = self._stream.settle(response, is_altered=is_altered)
+            out = self._stream.settle(response, is_altered=is_altered, ended_s=self._stamp.ended_s)
             return RelayStep(out=out, next=RelayEnd(response=response, fault=self._stream.fault, repairs=repairs))
         is_well = not self._rules.heals or not response.repairs
         is_as_it_came = self.is_same_family and not is_altered and is_well and whole is response
         if is_as_it_came and self._body is not None and response.provider_finish is not None:
             out = self._body
         else:
-            out = self._client.family.encode_body(whole, self._client.request)
+            out = self._client.family.encode_body(whole, self._client.request, self._stamp)
         return RelayStep(out=out, next=RelayEnd(response=response, repairs=repairs))
 
     def _fail(self, fault: Fault) -> RelayStep:
@@ -665,6 +681,7 @@ class Relay:
             counts=client.counts,
             heals=self._rules.heals or not self.is_same_family,
             rewrites=bool(self._upstream.stops),
+            stamp=self._stamp,
         )
 
 

@@ -41,7 +41,7 @@ from turnwise.vocab import (
     UsageReported,
     calls_of,
 )
-from turnwise.wire.family import Family
+from turnwise.wire.family import UNSTAMPED, AnswerStamp, Family
 from turnwise.wire.relay_facts import RelayFacts, relay_facts
 from turnwise.wire.sse import BOM
 
@@ -71,6 +71,19 @@ def is_stray(raw: bytes, *, facts: RelayFacts) -> bool:
     return not facts.knows_done and _DONE.search(raw) is not None
 
 
+# In the first bytes of an answer; within a string of JSON its quotes would be escaped.
+_CREATED = re.compile(rb'"created(?:_at)?"\s*:\s*(\d{1,12})\b')
+_LOOKED_AT = 4096
+
+
+def stamp_in(raw: bytes, stamp: AnswerStamp, *, passes: bool = False) -> AnswerStamp:
+    """The stamp with the upstream's own time, where the beginning of its answer tells one. `passes`: its client reads that as it
+    came, so that even 0 is the answer's time."""
+    found = _CREATED.search(raw, 0, _LOOKED_AT)
+    created_s = stamp.created_s if found is None else int(found[1])
+    return msgspec.structs.replace(stamp, created_s=created_s) if created_s or passes else stamp
+
+
 class _Held(msgspec.Struct, frozen=True):
     """One event that waits: its bytes, and its frames."""
 
@@ -92,7 +105,7 @@ class ClientStream:
 
     `passes`: the upstream speaks the client's family, so that a healthy event goes on in its original bytes. `counts`: the client
     has asked for the usage, or its family always tells it. Unless it `heals`, every event goes on as it came; if it `rewrites`,
-    none does.
+    none does. `stamp`: what an event that is written here says of the answer.
 
     All that a client reads of a stream is written here, and whole events alone: what is no event has no `raw` bytes.
     """
@@ -106,11 +119,13 @@ class ClientStream:
         counts: bool,
         heals: bool = True,
         rewrites: bool = False,
+        stamp: AnswerStamp = UNSTAMPED,
     ) -> None:
         self._family = family
         self._facts = relay_facts(family.name)
         self._request = request
-        self._encoder = family.stream_encoder(request)
+        self._stamp = stamp
+        self._encoder = family.stream_encoder(request, stamp)
         self._is_same_family = passes
         self._passes = passes and not rewrites
         self._heals = heals or rewrites
@@ -202,7 +217,7 @@ class ClientStream:
         if all(map(_is_noise, frames)) and all(map(_is_noise, healed)):
             return b""
         if Started in map(type, healed):
-            self._begin()
+            self._begin(raw)
         self._passes = self._passes and self._agreement.read(frames, healed)
         self._silent.append(_Silent(raw, self._going_out(healed), closes=self._passes))
         if self._passes and self._agreement.is_ahead:
@@ -212,15 +227,17 @@ class ClientStream:
         # Before the first word it can still be asked for once more, and the client is none the wiser.
         return self._flush() if self._shown.is_anything else b""
 
-    def _begin(self) -> None:
+    def _begin(self, raw: bytes) -> None:
         """A response begins. A second one discards the first: that is possible as long as the client knows nothing of it."""
         if self._shown.is_anything:
             self._shown.contradict("the provider began its response anew")
-        elif self._has_begun:
-            self._encoder = self._family.stream_encoder(self._request)
-            self._silent.clear()
-            self._untold.clear()
-            self._passes = False
+        elif self._has_begun or self._is_same_family:
+            stamp = self._stamp if not self._is_same_family else stamp_in(raw, self._stamp, passes=self._passes)
+            self._encoder = self._family.stream_encoder(self._request, stamp)
+            if self._has_begun:
+                self._silent.clear()
+                self._untold.clear()
+                self._passes = False
         self._has_begun = True
 
     def _take_silent(self, raw: bytes) -> bytes:
@@ -282,8 +299,8 @@ class ClientStream:
             return None
         return msgspec.structs.replace(response, message=message)
 
-    def settle(self, response: Response, *, is_altered: bool) -> bytes:
-        """The end of a whole `response`. `is_altered`: more than its own events belongs to it."""
+    def settle(self, response: Response, *, is_altered: bool, ended_s: int | None = None) -> bytes:
+        """The end of a whole `response`, at that time. `is_altered`: more than its own events belongs to it."""
         if self._is_over:
             return b""
         if self._has_unhealed:
@@ -307,7 +324,7 @@ class ClientStream:
         if response.usage is not None:
             last.append(UsageReported(response.usage))
         last.append(_finished(response, held if self._is_same_family else ()))
-        return b"".join([*out, self._write(last), self._encoder.finish()])
+        return b"".join([*out, self._write(last), self._encoder.finish(ended_s=ended_s)])
 
     def fail(self, fault: Fault) -> bytes:
         """The end with an error of the client's own family."""

@@ -114,15 +114,20 @@ def _now() -> float:
 
 
 def _actor() -> "Actor":
+    """The user of this process, whatever variables such as `LOGNAME` say."""
     import getpass
     import socket
 
     from turnwise.journal.gateway_rows import Actor
 
     try:
+        import pwd
+
+        who = pwd.getpwuid(os.getuid()).pw_name
+    except ImportError:  # no such table on this system
         who = getpass.getuser()
-    except (KeyError, OSError):
-        who = f"user {os.getuid()}" if hasattr(os, "getuid") else "unknown"
+    except KeyError:
+        who = f"user {os.getuid()}"
     return Actor(who=who, place=f"command line on {socket.gethostname()}")
 
 
@@ -270,7 +275,7 @@ def add(name: str, database: str | None, as_json: bool, **told: Any) -> None:
         if database is None and _in_file(name) is not None:
             raise CallerError(f"there is a key `{name}` already: revoke it first, or choose another name")
         with _book(database) as book:
-            key = book.add_key(change_of(**told).over(GatewayOwner(name=name)), by=_actor())
+            key = book.add_key(GatewayOwner(name=name), by=_actor(), change=change_of(**told).over)
         if database is None:
             close_doors(key_file(os.environ))  # also if the journal is lost
     _say_key(key, as_json=as_json, name=name)

@@ -310,8 +310,12 @@ def write_csv(rows: Sequence[Total], *, by: str, stream: TextIO) -> None:
 
 
 def plain_cell(text: str) -> str:
-    """The text as a spreadsheet shows it and never runs it. Source: OWASP, "CSV Injection"."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    """The text as a spreadsheet shows it and never runs it, also one that takes another character for the end of a cell. Source:
+    OWASP, "CSV Injection"."""
+    return _FORMULA.sub(r"\1'", text)
+
+
+_FORMULA = re.compile("(^|[;,|\t\r\n])(?=[=+@\t\r\uff1d\uff0b\uff0d\uff20-])")
 
 
 def known_tokens(row: Total) -> list[int | str]:

@@ -50,6 +50,18 @@ def call_of(frame: encoded_history.CallFrame, *, written: Written) -> HttpCall:
     )
 
 
+class AnswerStamp(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer has of the server that writes it: an `id` without its family's first letters, if the upstream gives none;
+    and when it began and ended, in seconds of Unix."""
+
+    id: str = ""
+    created_s: int = 0
+    ended_s: int | None = None
+
+
+UNSTAMPED = AnswerStamp()
+
+
 class RequestEncoder(Protocol):
     def __call__(self, request: Request, profile: Profile, /, *, history: EncodedHistory | None = None) -> HttpCall:
         """The call that makes the request. With a `history` it costs what is new since the call before."""
@@ -82,9 +94,18 @@ class StreamEncoder(Protocol):
         """End what wraps blocks that have all ended, though a further block could still join it."""
         ...
 
-    def finish(self) -> bytes:
-        """What the API sends last (`[DONE]`, terminal event); closes blocks that are still open."""
+    def finish(self, *, ended_s: int | None = None) -> bytes:
+        """What the API sends last (`[DONE]`, terminal event); closes blocks that are still open. `ended_s`: the time, for an API
+        that tells it."""
         ...
+
+
+class StreamEncoderMaker(Protocol):
+    def __call__(self, request: Request, /, stamp: AnswerStamp = UNSTAMPED) -> StreamEncoder: ...
+
+
+class BodyEncoder(Protocol):
+    def __call__(self, response: Response, request: Request, /, stamp: AnswerStamp = UNSTAMPED) -> bytes: ...
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -103,8 +124,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     stream_decoder: Callable[[Profile, Limits], StreamDecoder]
     # A non-streamed body, decoded into the frames that a stream of it would have given. Never raises, like StreamDecoder.
     decode_body: Callable[[bytes, Profile, Limits], list[Frame]]
-    stream_encoder: Callable[[Request], StreamEncoder]
-    encode_body: Callable[[Response, Request], bytes]
+    stream_encoder: StreamEncoderMaker
+    encode_body: BodyEncoder
     # (status, headers with lower-case names, body) -> Fault. Never raises; HTML and empty bodies included.
     decode_fault: Callable[[int, Mapping[str, str], bytes], Fault]
     # Fault -> (HTTP status, body) as this family's API reports it.

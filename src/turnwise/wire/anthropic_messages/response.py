@@ -39,6 +39,7 @@ from turnwise.wire.anthropic_messages.events import body_frames
 from turnwise.wire.anthropic_messages.faults import error_body
 from turnwise.wire.anthropic_messages.parts import NAME, merged, own_fields, tool_use_id, write_block, write_reasoning
 from turnwise.wire.anthropic_messages.stream import MessagesStreamDecoder
+from turnwise.wire.family import UNSTAMPED, AnswerStamp
 from turnwise.wire.faults import too_large
 from turnwise.wire.json_fields import UNREADABLE, quote, read_fields, write_array, write_object
 from turnwise.wire.profiles import Limits, Profile
@@ -60,7 +61,7 @@ def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     return body_frames(body, expected="a message", limits=limits)
 
 
-def encode_body(response: Response, request: Request) -> bytes:
+def encode_body(response: Response, request: Request, stamp: AnswerStamp = UNSTAMPED) -> bytes:
     if response.fault is not None:
         return error_body(response.fault)
     sequence = response.stop_sequence
@@ -68,7 +69,7 @@ def encode_body(response: Response, request: Request) -> bytes:
     blocks = [block for part in response.message.parts if (block := write_answer_block(part)) is not None]
     return write_object(
         {
-            "id": quote(response.id or "msg_0"),
+            "id": quote(response.id or own_id(stamp)),
             "type": b'"message"',
             "role": b'"assistant"',
             "model": quote(response.model or request.model),
@@ -80,6 +81,10 @@ def encode_body(response: Response, request: Request) -> bytes:
             "container": b"null",
         }
     )
+
+
+def own_id(stamp: AnswerStamp) -> str:
+    return f"msg_{stamp.id or 0}"
 
 
 def write_answer_block(part: Part) -> bytes | None:
@@ -139,8 +144,9 @@ class _Block:
 class MessagesStreamEncoder:
     """One streamed response. See wire/family.py, StreamEncoder."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, stamp: AnswerStamp = UNSTAMPED) -> None:
         self._model = request.model
+        self._own_id = own_id(stamp)
         self._usage = NO_USAGE
         self._finished: Finished | None = None
         self._faulted = False
@@ -179,7 +185,7 @@ class MessagesStreamEncoder:
     def close_ended(self) -> bytes:
         return b""  # nothing wraps blocks here
 
-    def finish(self) -> bytes:
+    def finish(self, *, ended_s: int | None = None) -> bytes:
         """Without a Finished the stream was cut, and is cut here too: the API would not say why it ended either."""
         if self._faulted:
             return b""
@@ -211,7 +217,7 @@ class MessagesStreamEncoder:
         self._message_out = True
         message = write_object(
             {
-                "id": quote(self._message.id or "msg_0"),
+                "id": quote(self._message.id or self._own_id),
                 "type": b'"message"',
                 "role": b'"assistant"',
                 "model": quote(self._message.model or self._model),

@@ -3,8 +3,8 @@ what it cannot carry."""
 
 import re
 
-from turnwise.vocab import FamilyTraits, Request
-from turnwise.wire.family import Family, HttpCall, Loss, StreamDecoder, StreamEncoder
+from turnwise.vocab import FamilyTraits
+from turnwise.wire.family import Family, HttpCall, Loss, StreamDecoder
 from turnwise.wire.gemini.endings import FINISH_REASONS
 from turnwise.wire.gemini.faults import decode_fault, encode_fault
 from turnwise.wire.gemini.parts import NAME
@@ -79,10 +79,6 @@ def stream_decoder(profile: Profile, limits: Limits) -> StreamDecoder:
     return GeminiStreamDecoder(limits)
 
 
-def stream_encoder(request: Request) -> StreamEncoder:
-    return GeminiStreamEncoder(request)
-
-
 TRAITS = FamilyTraits(
     # "function call turn comes immediately after a user turn or after a function response turn"
     begins_with_user=True,
@@ -97,7 +93,7 @@ FAMILY = Family(
     decode_request=decode_request,
     stream_decoder=stream_decoder,
     decode_body=decode_body,
-    stream_encoder=stream_encoder,
+    stream_encoder=GeminiStreamEncoder,
     encode_body=encode_body,
     decode_fault=decode_fault,
     encode_fault=encode_fault,

@@ -199,7 +199,7 @@ def encode_error(fault: Fault) -> tuple[int, bytes]:
     if fault.kind is FaultKind.QUOTA:
         details.append({"@type": QUOTA_FAILURE, "violations": [{"quotaId": "GenerateRequestsPerDayPerProject"}]})
     if fault.retry_after_s is not None:
-        details.append({"@type": RETRY_INFO, "retryDelay": f"{fault.retry_after_s:g}s"})
+        details.append({"@type": RETRY_INFO, "retryDelay": f"{fault.retry_after_s:.9g}s"})
     if details:
         error["details"] = details
     return status, msgspec.json.encode(error)

@@ -31,6 +31,7 @@ from turnwise.vocab import (
     Usage,
     UsageReported,
 )
+from turnwise.wire.family import UNSTAMPED, AnswerStamp
 from turnwise.wire.faults import no_response, too_large
 from turnwise.wire.gemini.chunk_reader import ChunkReader
 from turnwise.wire.gemini.endings import BLOCK_REASONS, encode_usage, word_of
@@ -88,8 +89,8 @@ class _HeldCall:
 class GeminiStreamEncoder:
     """Server-sent events with CRLF, as `alt=sse` gives them."""
 
-    def __init__(self, request: Request) -> None:
-        self._id: str | None = None
+    def __init__(self, request: Request, stamp: AnswerStamp = UNSTAMPED) -> None:
+        self._id = stamp.id or None
         self._model = request.model
         self._written = 0  # chunks
         self._calls: dict[str, _HeldCall] = {}
@@ -134,7 +135,7 @@ class GeminiStreamEncoder:
     def close_ended(self) -> bytes:
         return b""  # nothing wraps blocks here
 
-    def finish(self) -> bytes:
+    def finish(self, *, ended_s: int | None = None) -> bytes:
         """Calls that have not ended, then the finish reason with the usage in one chunk, as the API does."""
         calls = self._flush()
         last = finish_fields(
@@ -262,7 +263,7 @@ def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     return [Faulted(no_response(body, expected="a response of Gemini's"))]
 
 
-def encode_body(response: Response, request: Request) -> bytes:
+def encode_body(response: Response, request: Request, stamp: AnswerStamp = UNSTAMPED) -> bytes:
     """The body of `generateContent`. A fault stands beside what had arrived before it."""
     parts: list[bytes] = []
     citations: list[Citation] = []
@@ -283,6 +284,6 @@ def encode_body(response: Response, request: Request) -> bytes:
     if response.fault is not None:
         fields["error"] = encode_error(response.fault)[1]
     fields["modelVersion"] = quote(response.model or request.model)
-    if response.id is not None:
-        fields["responseId"] = quote(response.id)
+    if id := response.id or stamp.id:
+        fields["responseId"] = quote(id)
     return write_object(fields)

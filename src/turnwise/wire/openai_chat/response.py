@@ -34,6 +34,7 @@ from turnwise.vocab import (
     Usage,
     UsageReported,
 )
+from turnwise.wire.family import UNSTAMPED, AnswerStamp
 from turnwise.wire.faults import too_large
 from turnwise.wire.openai_chat.endings import encode_usage, word_of
 from turnwise.wire.openai_chat.faults import encode_fault, error_object
@@ -51,7 +52,7 @@ def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     return decoder.feed(body) + decoder.finish()
 
 
-def encode_body(response: Response, request: Request) -> bytes:
+def encode_body(response: Response, request: Request, stamp: AnswerStamp = UNSTAMPED) -> bytes:
     """The body with which the API would have answered `request`.
 
     A response that is nothing but a fault becomes the error object; one that was cut has a null finish reason.
@@ -69,9 +70,9 @@ def encode_body(response: Response, request: Request) -> bytes:
         ),
     }
     body: dict[str, object] = {
-        "id": response.id or "",
+        "id": response.id or own_id(stamp),
         "object": "chat.completion",
-        "created": 0,  # no clock in this room
+        "created": stamp.created_s,
         "model": response.model or request.model,
         "choices": [choice],
     }
@@ -81,6 +82,11 @@ def encode_body(response: Response, request: Request) -> bytes:
     if response.fault is not None:
         body["error"] = msgspec.Raw(msgspec.json.encode(msgspec.json.decode(encode_fault(response.fault)[1])["error"]))
     return msgspec.json.encode(body)
+
+
+def own_id(stamp: AnswerStamp) -> str:
+    """In the form of OpenAI's; empty where nobody has drawn one."""
+    return stamp.id and f"chatcmpl-{stamp.id}"
 
 
 def _message(parts: tuple[Part, ...]) -> dict[str, object]:
@@ -150,8 +156,9 @@ class ChatStreamEncoder:
     """Text and arguments go out at once. The finish reason, usage and `[DONE]` wait for `finish`, so that nothing follows
     them, and are left out where no Finished came: a client must not take a cut response for a whole one."""
 
-    def __init__(self, request: Request) -> None:
-        self._id = ""
+    def __init__(self, request: Request, stamp: AnswerStamp = UNSTAMPED) -> None:
+        self._id = own_id(stamp)
+        self._created_s = stamp.created_s
         self._model = request.model
         # The API sends usage where `stream_options.include_usage` asks for it; the decoder notes its absence.
         self._sends_usage = fields_of(request.extra).get("stream_options", True) is not None
@@ -191,7 +198,7 @@ class ChatStreamEncoder:
     def close_ended(self) -> bytes:
         return b""  # nothing wraps blocks here
 
-    def finish(self) -> bytes:
+    def finish(self, *, ended_s: int | None = None) -> bytes:
         found = [self._held_lists()]
         finished = self._finished
         if finished is None or finished.reason is FinishReason.CUT:
@@ -239,7 +246,7 @@ class ChatStreamEncoder:
         chunk = {
             "id": self._id,
             "object": "chat.completion.chunk",
-            "created": 0,  # no clock in this room
+            "created": self._created_s,
             "model": self._model,
             "choices": choices,
             **more,

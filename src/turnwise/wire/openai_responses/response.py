@@ -39,6 +39,7 @@ from turnwise.vocab import (
     UsageReported,
 )
 from turnwise.vocab.json_values import without
+from turnwise.wire.family import UNSTAMPED, AnswerStamp
 from turnwise.wire.faults import too_large
 from turnwise.wire.json_fields import Fields, encode, is_null, is_object, read_fields, read_items, string_of
 from turnwise.wire.openai_responses.body import read_body
@@ -86,8 +87,8 @@ def decode_body(body: bytes, profile: Profile, limits: Limits) -> list[Frame]:
     return read_body(body, limits=limits)
 
 
-def encode_body(response: Response, request: Request) -> bytes:
-    id = response.id or "resp_0"
+def encode_body(response: Response, request: Request, stamp: AnswerStamp = UNSTAMPED) -> bytes:
+    id = response.id or own_id(stamp)
     output: list[object] = []
     for run in text_runs(response.message.parts):
         item = output_item(run, id=made_up_id(id, len(output)))
@@ -102,8 +103,13 @@ def encode_body(response: Response, request: Request) -> bytes:
         output=output,
         usage=response.usage,
         fault=response.fault,
+        stamp=stamp,
     )
     return encode(whole)
+
+
+def own_id(stamp: AnswerStamp) -> str:
+    return f"resp_{stamp.id or 0}"
 
 
 def status_for(finish: FinishReason, provider_finish: str | None) -> str:
@@ -151,15 +157,16 @@ def response_object(
     output: Sequence[object],
     usage: Usage | None = None,
     fault: Fault | None = None,
+    stamp: AnswerStamp = UNSTAMPED,
 ) -> dict[str, object]:
-    """The whole response object, with the settings that are `repeated` in it. `word` is the status, with `:reason` behind it.
-    The time is 0: this room has no clock."""
+    """The whole response object, with the settings that are `repeated` in it. `word` is the status, with `:reason` behind it."""
     status, _, reason = word.partition(":")
     return {
         **settings,
         "id": id,
         "object": "response",
-        "created_at": 0,
+        "created_at": stamp.created_s,
+        "completed_at": stamp.ended_s if status == "completed" else None,
         "status": status,
         "error": None if fault is None else response_error(fault),
         "incomplete_details": {"reason": reason} if reason else None,
@@ -267,8 +274,9 @@ class ResponsesStreamEncoder:
     """See `StreamEncoder`. An item's id is the one that its `BlockData` gives before its first piece, else it is made up;
     one that comes later is too late, for `output_item.added` has left."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, stamp: AnswerStamp = UNSTAMPED) -> None:
         self._settings = repeated(request)
+        self._stamp = stamp
         self._asked_model = request.model
         self._sequence_number = 0
         self._out: list[bytes] = []
@@ -322,7 +330,8 @@ class ResponsesStreamEncoder:
         self._end_waiting()
         return self._take()
 
-    def finish(self) -> bytes:
+    def finish(self, *, ended_s: int | None = None) -> bytes:
+        self._stamp = msgspec.structs.replace(self._stamp, ended_s=ended_s)
         if self._id is None:
             self._start(Started())
         finish = FinishReason.CUT if self._finished is None else self._finished.reason
@@ -362,11 +371,12 @@ class ResponsesStreamEncoder:
             output=output,
             usage=self._usage,
             fault=self._fault,
+            stamp=self._stamp,
         )
 
     def _start(self, frame: Started) -> None:
         """A second start discards what came before, as the frame does."""
-        self._id = frame.id or "resp_0"
+        self._id = frame.id or own_id(self._stamp)
         self._model = frame.model or self._asked_model
         self._blocks.clear()
         self._items.clear()
