@@ -418,6 +418,7 @@ class GatewayApp:
             client_key=_key_to_forward(visit) if self._rules.forward_key else "",
             trace=tuple([pair for pair in visit.headers if pair[0] in TRACE]),
             limits=None if isinstance(client, ClientKey) else client,
+            same_turn=doors.same_turn_of(visit.headers, visit.query),
         )
 
     async def _answer(self, visit: Visit, call: ClientCall) -> None:

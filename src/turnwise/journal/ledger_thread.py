@@ -66,7 +66,7 @@ class _Mended(msgspec.Struct, frozen=True):
     seen: tuple[RepairSeen, ...]
 
 
-_Order = _Leaving | _Ending | EntryStayed | _Mended
+_Order = _Leaving | _Ending | EntryLeaves | EntryStayed | _Mended
 
 
 class LedgerThread:
@@ -110,6 +110,12 @@ class LedgerThread:
     def became(self, line: LedgerLine, entry: Callable[[], LedgerEntry]) -> None:
         """Complete an entry soon. `entry` is called in the thread."""
         self._orders.put(_Ending(line, entry))
+
+    def entered(self, entry: LedgerEntry) -> None:
+        """Write an entry for which nothing left, soon."""
+        line = LedgerLine()
+        self._orders.put(EntryLeaves(line=line, entry=entry))
+        self.became(line, lambda: entry)
 
     def stayed(self, line: LedgerLine) -> None:
         """Strike out the entry of a request that never left, soon."""
@@ -184,7 +190,7 @@ def _change_of(order: _Order) -> LedgerChange | None:
             except Exception as error:  # noqa: BLE001 (one entry's bug must not end the thread; it stays unfinished)
                 _log.error("gateway: bug in the ledger: %s", type(error).__name__)
                 return None
-        case EntryStayed():
+        case EntryLeaves() | EntryStayed():
             return order
         case _Mended():
             return None
