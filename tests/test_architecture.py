@@ -38,7 +38,7 @@ NODES = {
     "coding_agent": 21_050,
     "editors": 12_150,
     "endpoints": 11_200,
-    "gateway": 21_950,
+    "gateway": 22_000,
     "journal": 25_500,
     "lab": 40_800,
     "relay": 19_950,

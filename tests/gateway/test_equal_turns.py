@@ -56,7 +56,7 @@ def stream(*pieces: Piece, before: Stall | None = None) -> Reply:
     return Reply(pieces=(*pieces, END), before=before)
 
 
-def call_for(*headers: tuple[str, str], id: str = "tw-1", body: dict[str, object] | None = None) -> ClientCall:
+def call_for(*headers: tuple[str, str], id: str = "tw-1", body: dict[str, Any] | None = None) -> ClientCall:
     same = same_turn_of([*headers, ("authorization", "Bearer tw-key")], ())
     return replace(chat("any", **(body or {})), id=id, same_turn=same)
 
@@ -180,6 +180,38 @@ async def test_clients_that_both_listen_get_every_event() -> None:
     assert len(there.transport.requests) == 1
 
 
+async def test_a_stream_goes_on_for_the_client_that_joined() -> None:
+    """The first one leaves in the middle of it."""
+    rest = asyncio.Event()
+    there = Asking(stream(word("The "), Stall(rest), word("answer.")))
+    first, second = Client(), Client()
+    asked = await there.ask(call_for(SESSION), first)
+    joined = await there.ask(call_for(SESSION, id="tw-2"), second)
+    await there.leave(first)
+    rest.set()
+    await asyncio.wait_for(joined, HANG_S)
+    assert await is_left(asked) and b"answer." not in first.body
+    assert second.body.startswith(first.body) and second.body.endswith(b"[DONE]\n\n")
+
+
+async def test_an_answer_that_is_no_stream_is_kept_until_its_client_comes_again() -> None:
+    """Also if it has come whole while nobody listened."""
+    body = b'{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant"'
+    body += b',"content":"The answer."},"finish_reason":"stop"}]}'
+    said = asyncio.Event()
+    reply = Reply(pieces=(body,), headers={"content-type": "application/json"}, before=Stall(said))
+    there = Asking(reply)
+    first, second = Client(), Client()
+    asked = await there.ask(call_for(SESSION, body={"stream": False}), first)
+    await there.leave(first)
+    said.set()
+    await there.clock.advance(5)
+    assert there.transport.open == 0 and not asked.done()
+    await asyncio.wait_for(await there.ask(call_for(SESSION, body={"stream": False}), second), HANG_S)
+    assert await is_left(asked) and len(there.transport.requests) == 1
+    assert b"The answer." in second.body and int(second.headers["content-length"]) == len(second.body)
+
+
 async def test_a_stream_that_has_begun_ends_when_its_client_leaves() -> None:
     """As without equal turns: nothing goes on for nobody, and who comes again is a new request."""
     there = Asking(stream(word("The "), Stall()), stream(word("Another.")))
@@ -209,6 +241,22 @@ async def test_a_silent_upstream_is_kept_for_as_long_as_the_route_says(rejoin_s:
     for task in (asked, third):
         task.cancel()
     await asyncio.gather(asked, third, return_exceptions=True)
+
+
+async def test_a_gateway_that_ends_waits_for_no_client_that_has_left() -> None:
+    """Neither for what it has kept, nor for what a client leaves from then on; those who listen get their answer."""
+    said = asyncio.Event()
+    there = Asking(*[stream(before=Stall())] * 2, stream(word("The answer."), before=Stall(said)))
+    clients = [Client(), Client(), Client()]
+    tasks = [await there.ask(call_for((SESSION[0], str(at))), one) for at, one in enumerate(clients)]
+    await there.leave(clients[0])
+    assert there.transport.open == 3
+    there.service.stop_keeping()
+    await there.leave(clients[1])
+    assert there.transport.open == 1 and [await is_left(task) for task in tasks[:2]] == [True, True]
+    said.set()
+    await asyncio.wait_for(tasks[2], HANG_S)
+    assert b"The answer." in clients[2].body
 
 
 OTHERS: dict[str, ClientCall] = {

@@ -234,6 +234,9 @@ class GatewayApp:
         """From now on, new requests have these. Others keep what they began with."""
         self._service, self._rules = service, rules
 
+    def stop_keeping(self) -> None:
+        self._service.stop_keeping()
+
     @property
     def origins(self) -> frozenset[str]:
         return self._rules.origins

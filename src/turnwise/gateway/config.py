@@ -140,7 +140,7 @@ DEFAULTS = GatewayDeadlines(
     whole_s=600.0,  # the vendors' own clients wait as long (openai-python and anthropic-python, DEFAULT_TIMEOUT)
     retry_s=150.0,  # an upstream that is silent for 120 s is asked once more
     total_s=1800.0,  # 100,000 tokens at 60 a second
-    rejoin_s=10.0,  # Claude Code asks again within a second (docs/gateway-agents.md)
+    rejoin_s=10.0,  # Claude Code asks again within a second (docs/gateway-clients.md)
 )
 
 

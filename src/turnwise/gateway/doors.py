@@ -201,6 +201,10 @@ class GatewayService(Protocol):
         """Whether the running answers use all the room that they may have."""
         ...
 
+    def stop_keeping(self) -> None:
+        """No client can come again: what is kept for one that has left ends."""
+        ...
+
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
         """The doors have refused a request, so it never got here."""
         ...

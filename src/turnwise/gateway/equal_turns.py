@@ -43,6 +43,7 @@ class EqualTurns:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.size = 0  # of what is kept for those who join
+        self.is_ending = False  # no client can come again
         self._open: dict[bytes, SharedAnswer] = {}
 
     @property
@@ -61,6 +62,12 @@ class EqualTurns:
             self._open[key] = answer
             answer.is_open = True
         return answer
+
+    def end(self) -> None:
+        """The gateway takes no more connections: nothing is kept for a client that has left."""
+        self.is_ending = True
+        for answer in list(self._open.values()):
+            answer.end()
 
     def forget(self, key: bytes, *, size: int) -> None:
         del self._open[key]
@@ -169,10 +176,16 @@ class SharedAnswer(PieceWriter):
                 return
             await self._change(within_s=None if self._listeners else left_s)
 
+    def end(self) -> None:
+        """Keep it only for those who listen."""
+        self._close()
+        self._ring()
+
     def _leave(self) -> None:
         """A client has left, or has all. If it was the last one, the upstream is kept for a while, unless it has begun."""
         if not self._listeners:
-            keeps = not self._is_over and not self.account.has_begun and not self._turns.has_many_unheard
+            has_begun = self._is_over or self.account.has_begun or self._turns.is_ending
+            keeps = not has_begun and not self._turns.has_many_unheard
             self._until_s = self._turns.clock.monotonic() + (self._rejoin_s if keeps else 0.0)
             if not keeps:
                 self._close()

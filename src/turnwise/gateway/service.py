@@ -303,6 +303,9 @@ class RelayService:
         ledger = self._means.accounts.ledger
         return ledger is None or ledger.is_well
 
+    def stop_keeping(self) -> None:
+        self._learned.turns.end()
+
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
         self._means.accounts.counts.refused(reason, family=family, kind=kind, status=status)
 
