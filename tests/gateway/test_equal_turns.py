@@ -128,6 +128,7 @@ def entries_in(path: Path) -> list[LedgerEntry]:
         return journal.ledger.entries(LedgerSpan())
 
 
+@pytest.mark.promise("bill:wire")
 async def test_a_client_that_comes_again_gets_the_whole_answer_and_is_billed_once(tmp_path: Path) -> None:
     """Its first request has waited in silence: five seconds after it left, the upstream's request is still under way. The
     ledger has one request with its price, and one that has joined and cost nothing."""
@@ -393,6 +394,7 @@ async def test_an_answer_is_joined_across_a_reload_of_equal_routes() -> None:
     assert len(there.transport.requests) == 2
 
 
+@pytest.mark.promise("serve:budget")
 async def test_who_joins_reserves_nothing(tmp_path: Path) -> None:
     """A budget of one request a day has room for both."""
     path, said = tmp_path / "journal.db", asyncio.Event()
