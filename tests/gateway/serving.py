@@ -94,6 +94,9 @@ class Echo:
     def is_full(self) -> bool:
         return self.full
 
+    def stop_keeping(self) -> None:
+        return None
+
     def refused(self, reason: str, *, family: str, kind: str, status: int) -> None:
         self.refusals.append((reason, family, kind, status))
 

@@ -7,9 +7,10 @@ import asyncio
 import contextlib
 import logging
 import secrets
+from asyncio import Future
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate
@@ -38,6 +39,7 @@ from turnwise.journal.ledger import (
     LedgerEntry,
     ReceivedResponse,
     ended_entry,
+    joined_entry,
     tells_usage,
 )
 from turnwise.journal.ledger_thread import BudgetFull, LedgerThread
@@ -126,6 +128,9 @@ METRICS: dict[str, Metric] = {
     "turnwise_gateway_requests_without_usage_total": Metric(
         "Requests to providers whose tokens nobody told: they are in no sum of tokens.",
         ("provider", "model", "purpose"),
+    ),
+    "turnwise_gateway_joined_requests_total": Metric(
+        "Requests of clients that got the answer to an equal one: nothing more went upstream for them.", ("route",)
     ),
     "turnwise_gateway_tokens_total": Metric("Tokens that providers reported.", ("provider", "model", "kind")),
     "turnwise_gateway_repairs_total": Metric("What was mended, by kind.", ("provider", "model", "kind")),
@@ -404,7 +409,7 @@ class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
 class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request of a client, as its log line shows it. `requests` went upstream; `provider` and `model` are those of the last
     one. `without_usage` are those whose tokens are unknown. `not_carried` names fields of the request. `fault` is the kind of
-    failure that the client was told, `refused` if nothing was sent."""
+    failure that the client was told, `refused` if nothing was sent. `joined` is the request whose answer it got."""
 
     request: str
     client: str = ""
@@ -422,6 +427,7 @@ class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     repairs: dict[str, int] = {}
     not_carried: tuple[str, ...] = ()
     fault: str = ""
+    joined: str = ""
 
 
 class WatchedOutlet:
@@ -494,6 +500,9 @@ class Account:
         self.refused: Fault | None = None  # by a budget of the client, so no other upstream is asked
         self._token = ""  # names its parts of budgets: the client chooses its request's id
         self.not_carried: tuple[str, ...] = ()  # fields of the request that the last upstream did not get
+        # If others may get the answer, too: waits until nobody does any more. For a client that has left.
+        self.outlive: Callable[[Future[None]], Awaitable[None]] | None = None
+        self._joined: Account | None = None  # of the request whose answer this one gets
 
     @contextlib.contextmanager
     def open(self, outlet: Outlet) -> Generator[WatchedOutlet]:
@@ -528,6 +537,9 @@ class Account:
 
     def _close(self, end: str, *, status: int, seconds: float) -> None:
         call, counts = self._call, self._means.counts
+        if self._joined is not None:
+            self._last = self._joined._last
+            self._enter_joined(self._joined.id)
         counts.add("turnwise_gateway_requests_total", call.family, call.kind, str(status or ""), end)
         counts.add("turnwise_gateway_request_seconds_total", call.family, call.kind, amount=float(seconds))
         self._count_models()
@@ -549,6 +561,7 @@ class Account:
             repairs=dict(self._repairs),
             not_carried=self.not_carried,
             fault=self._fault,
+            joined="" if self._joined is None else self._joined.id,
         )
         _log.info("%s", said_of(line), extra={FIELDS: line})
         if self._trace is not None:
@@ -569,6 +582,43 @@ class Account:
         for name, value in (("duration", seconds), ("first_token", self._first_s), ("queue", self._queue_s)):
             if value is not None:
                 counts.took(f"turnwise_gateway_{name}_seconds", provider, label, self.route, team, seconds=value)
+
+    @property
+    def id(self) -> str:
+        return self._call.id
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an upstream's stream has begun."""
+        return self._first_s is not None
+
+    def joins(self, other: "Account") -> None:
+        """The request gets the answer to that one."""
+        self._joined = other
+        self._means.counts.add("turnwise_gateway_joined_requests_total", self.route)
+
+    def _enter_joined(self, other: str) -> None:
+        """In the ledger, as what costs nothing."""
+        if (ledger := self._means.ledger) is not None:
+            provider, model = self._last
+            entry = self._entry("step", number=1, provider=provider, model=model, sent_bytes=0)
+            ledger.entered(joined_entry(entry, other=other))
+
+    def _entry(self, purpose: Purpose, *, number: int, provider: str, model: str, sent_bytes: int) -> LedgerEntry:
+        return LedgerEntry(
+            session=self._books.root_session,
+            turn=self._books.root_turn,
+            root_session=self._books.root_session,
+            root_turn=self._books.root_turn,
+            number=number,
+            step=1,
+            purpose=purpose,
+            retry_of="step" if purpose == "retry" else None,
+            provider=provider,
+            model=model,
+            started=self._means.clock.now(),
+            sent_bytes=sent_bytes,
+        )
 
     def began(self) -> None:
         """The first event of an upstream's stream has come."""
@@ -666,20 +716,7 @@ class Account:
         number = self._number + 1
         if number > 1 and purpose == "step":
             purpose = "retry"  # now another upstream is asked
-        entry = LedgerEntry(
-            session=self._books.root_session,
-            turn=self._books.root_turn,
-            root_session=self._books.root_session,
-            root_turn=self._books.root_turn,
-            number=number,
-            step=1,
-            purpose=purpose,
-            retry_of="step" if purpose == "retry" else None,
-            provider=provider,
-            model=model,
-            started=self._means.clock.now(),
-            sent_bytes=sent_bytes,
-        )
+        entry = self._entry(purpose, number=number, provider=provider, model=model, sent_bytes=sent_bytes)
         line, loan = None, None
         if self._means.ledger is not None:
             costs = partial(self._part, entry, request=request, body=body, asked=asked, asked_hour=asked_hour)
@@ -835,6 +872,7 @@ def said_of(line: RequestLine) -> str:
         *[f"{kind} {number}" for kind, number in line.repairs.items()],
         *([f"not carried: {' '.join(line.not_carried)}"] if line.not_carried else []),
         *([f"fault {line.fault}"] if line.fault else []),
+        *([f"joined {line.joined}"] if line.joined else []),
     ]
     return ", ".join(words)
 

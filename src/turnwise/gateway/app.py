@@ -235,6 +235,9 @@ class GatewayApp:
         """From now on, new requests have these. Others keep what they began with."""
         self._service, self._rules = service, rules
 
+    def stop_keeping(self) -> None:
+        self._service.stop_keeping()
+
     @property
     def origins(self) -> frozenset[str]:
         return self._rules.origins
@@ -422,6 +425,7 @@ class GatewayApp:
             client_key=_key_to_forward(visit) if self._rules.forward_key else "",
             trace=tuple([pair for pair in visit.headers if pair[0] in TRACE]),
             limits=None if isinstance(client, ClientKey) else client,
+            same_turn=doors.same_turn_of(visit.headers, visit.query),
         )
 
     async def _answer(self, visit: Visit, call: ClientCall) -> None:

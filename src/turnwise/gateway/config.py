@@ -115,18 +115,21 @@ def check_clients(routes: "Iterable[GatewayRoute]", *, keys: "Iterable[ClientKey
 
 
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+_Rejoin = Annotated[float, msgspec.Meta(ge=0, le=600)]
 
 
 class GatewayDeadlines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds; None if the table names none. `first_event_s` and `next_event_s` are for one attempt at a stream, `whole_s` for
     one attempt at an answer without a stream. At one upstream, no further attempt begins more than `retry_s` after the first one.
-    `total_s` is for everything that is done for one client's request: attempts, waits, fallbacks and continuations."""
+    `total_s` is for everything that is done for one client's request: attempts, waits, fallbacks and continuations. So long as
+    `rejoin_s` an upstream that has sent nothing is kept for a client that left; 0: equal requests are never joined."""
 
     first_event_s: _Seconds | None = None
     next_event_s: _Seconds | None = None
     whole_s: _Seconds | None = None
     retry_s: _Seconds | None = None
     total_s: _Seconds | None = None
+    rejoin_s: _Rejoin | None = None
 
     def over(self, wider: "GatewayDeadlines") -> "GatewayDeadlines":
         """These values; missing ones come from the wider table."""
@@ -140,6 +143,7 @@ DEFAULTS = GatewayDeadlines(
     whole_s=600.0,  # the vendors' own clients wait as long (openai-python and anthropic-python, DEFAULT_TIMEOUT)
     retry_s=150.0,  # an upstream that is silent for 120 s is asked once more
     total_s=1800.0,  # 100,000 tokens at 60 a second
+    rejoin_s=10.0,  # Claude Code asks again within a second (docs/gateway-clients.md)
 )
 
 

@@ -5,6 +5,7 @@ The tables say what may pass. Everything else stays outside, so a field that lat
 """
 
 import functools
+import hashlib
 import ipaddress
 import re
 import secrets
@@ -136,7 +137,7 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     HTTP (1.0) cannot tell the end of a stream. `client` is the name of the client's key, empty if the gateway has no keys.
     `is_only_client` is false if the gateway has keys of others. `client_key` is the key to send upstream, filled only with
     `--forward-key`. `trace` are the headers that say to which trace the request belongs. `limits` are those of a key of the
-    journal.
+    journal. `same_turn` is what else equal requests must have in common to get one answer (`same_turn_of`).
     """
 
     id: str
@@ -154,6 +155,7 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     client_key: str = ""
     trace: tuple[tuple[str, str], ...] = ()
     limits: "LimitedClient | None" = None
+    same_turn: bytes = b""
 
     def __repr__(self) -> str:
         return f"ClientCall({self.id} {self.kind} {self.family} {self.path}, {len(self.body)} bytes)"
@@ -200,6 +202,10 @@ class GatewayService(Protocol):
         """Whether the running answers use all the room that they may have."""
         ...
 
+    def stop_keeping(self) -> None:
+        """No client can come again: what is kept for one that has left ends."""
+        ...
+
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
         """The doors have refused a request, so it never got here."""
         ...
@@ -214,7 +220,10 @@ HeaderFields = Sequence[tuple[str, str]]  # names in lower case
 KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")  # and `authorization: Bearer ...`
 KEY_QUERY = "key"
 
-EXPOSED = "turnwise-repairs, turnwise-not-carried, turnwise-estimated, x-request-id, retry-after"
+EXPOSED = "turnwise-repairs, turnwise-not-carried, turnwise-estimated, turnwise-joined, x-request-id, retry-after"
+IDEMPOTENCY = "idempotency-key"
+# Claude Code's sub-agents are in its session, and may ask the same on purpose.
+SESSION = ("x-claude-code-session-id", "x-claude-code-agent-id", "x-claude-code-parent-agent-id")
 PREFLIGHT_S = "600"  # Chrome keeps no answer longer than 2 hours
 LONGEST_KEY = 4096  # characters; Google's access tokens have up to 2,048
 
@@ -390,6 +399,17 @@ def keys_in(headers: HeaderFields, query: HeaderFields) -> tuple[str, ...]:
     )
     shown = dict.fromkeys([place[0] for place in places if len(place) == 1])
     return tuple([key for key in shown if 0 < len(key) <= LONGEST_KEY])
+
+
+def same_turn_of(headers: HeaderFields, query: HeaderFields) -> bytes:
+    """A digest of what says that equal requests are one turn: the idempotency key, or else the session and its agent; and of the
+    keys that the client shows. Empty if the request does not say it, or says it twice."""
+    named = [(key, value) for key, value in headers if value and key == IDEMPOTENCY]
+    named = named or [(key, value) for key, value in headers if value and key in SESSION]
+    if not any(key in (IDEMPOTENCY, SESSION[0]) for key, _ in named) or len(dict(named)) < len(named):
+        return b""
+    told = [*sorted(named), *[("", key) for key in keys_in(headers, query)]]
+    return hashlib.blake2b(msgspec.json.encode(told), digest_size=16).digest()
 
 
 def listed_headers(headers: HeaderFields) -> tuple[tuple[str, str], ...]:

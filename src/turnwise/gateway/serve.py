@@ -124,6 +124,7 @@ class _GatewayServer(Server):
 
     def _stop(self) -> None:
         self.should_exit = True
+        self._app.stop_keeping()
 
     def drop_all(self) -> None:
         """End every connection and every answer now."""

@@ -49,6 +49,7 @@ from turnwise.gateway.delivery import (
     write_found,
 )
 from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, Outlet, encode_own
+from turnwise.gateway.equal_turns import JOINED, EqualTurns, turn_key
 from turnwise.gateway.upstreams import (
     AskedUpstreams,
     OpenUpstream,
@@ -244,6 +245,7 @@ class Learned:
         self.api_refusals = ServerLessons[ApiRefusal](clock)
         self.counts_not_until: dict[str, float] = {}  # by the name of the upstream and the clock's `monotonic`
         self.upstreams: Upstreams | None = None
+        self.turns = EqualTurns(clock)
 
 
 class RelayService:
@@ -301,6 +303,9 @@ class RelayService:
     def is_ready(self) -> bool:
         return self._means.accounts.is_ready
 
+    def stop_keeping(self) -> None:
+        self._learned.turns.end()
+
     def refused(self, reason: DoorReason, *, family: FamilyName, kind: str, status: int) -> None:
         self._means.accounts.counts.refused(reason, family=family, kind=kind, status=status)
 
@@ -323,16 +328,23 @@ class RelayService:
     async def _answer(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         serving = asyncio.ensure_future(self._serve(call, outlet, account=account))
         leaving = asyncio.ensure_future(outlet.gone())
+        has_left = False
         try:
             await asyncio.wait([serving, leaving], return_when=asyncio.FIRST_COMPLETED)
+            has_left = not serving.done()
+            if has_left and account.outlive is not None:
+                await account.outlive(serving)
         finally:
             leaving.cancel()
             serving.cancel()
             await asyncio.gather(leaving, serving, return_exceptions=True)  # what it has sent upstream is recorded
+            account.outlive = None
         try:
             if serving.cancelled():
                 raise ClientGone
             serving.result()
+            if has_left:
+                raise ClientGone
         finally:
             del serving  # it holds the exception that it raised, and that holds this frame
 
@@ -361,8 +373,29 @@ class RelayService:
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
         await self._check_allowed(chosen.route, call, model=chosen.model)
-        with self._upstreams.asking(chosen, sticks=sticks) as asking:
-            await self._ask_each(asking, asked, chosen=chosen, call=call, outlet=outlet, account=account, answer=answer)
+
+        async def write(to: Outlet) -> None:
+            try:
+                with self._upstreams.asking(chosen, sticks=sticks) as asking:
+                    await self._ask_each(
+                        asking, asked, chosen=chosen, call=call, outlet=to, account=account, answer=answer
+                    )
+            except RequestRefused as refused:
+                status, body = refusal_answer(refused, client=call.family)
+                await write_body(status, body, outlet=to)
+
+        rejoin_s = self._times(chosen.route).rejoin_s
+        if not call.same_turn or not rejoin_s:
+            await write(outlet)
+            return
+        turns, key = self._learned.turns, await beside_loop(lambda: turn_key(call), size=len(call.body))
+        if (found := turns.find(key, route=chosen.route)) is not None:
+            account.joins(found.account)
+            await found.listen(outlet, headers=[(JOINED, found.account.id)])
+            return
+        shared = turns.open(key, route=chosen.route, account=account, rejoin_s=rejoin_s)
+        account.outlive = shared.outlive
+        await shared.tell(outlet, write)
 
     async def _ask_each(
         self,

@@ -166,7 +166,8 @@ _EXAMPLE = """update repair_seen set example = ?
 _NEW = "insert into repair_seen (times, requests, provider, family, model, kind, day, example) values (?, ?, ?, ?, ?, ?, ?, ?)"
 _OF_GATEWAY = f"(root_session = '{GATEWAY}' or substr(root_session, 1, {len(GATEWAY) + 1}) = '{GATEWAY}:')"
 _REQUESTS = f"""select provider, substr(model, 1, {LONGEST_MODEL}), count(*), count(*) filter (where outcome != 'ok')
-    from request where {_OF_GATEWAY} and started >= ? and outcome is not null and outcome != 'cancelled' group by 1, 2"""
+    from request where {_OF_GATEWAY} and started >= ? and outcome is not null and outcome not in ('cancelled', 'joined')
+    group by 1, 2"""
 
 
 class RepairSeen(msgspec.Struct, frozen=True, kw_only=True):

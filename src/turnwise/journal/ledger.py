@@ -211,6 +211,7 @@ OK = "ok"
 LEAST = "least"  # `priced_by` of an amount of which a part is not known
 CANCELLED = "cancelled"
 LOST = "lost"  # our process died before the response was recorded: the provider may have billed it
+JOINED = "joined"  # nothing was sent for it: its client got the answer to an equal request
 DISCARDED = (
     "discarded"  # it ended without any output and was sent again; a failure that was sent again keeps its fault's name
 )
@@ -221,9 +222,9 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
     `number` counts the requests of its turn from 1, further attempts included; `purpose` is the turn's own, `retry_of` what
     a retry is a further attempt at. `path` names the sub-agents that lead to its turn, outermost first; `root_turn` and
-    `root_session` are those of the turn that the user began. `outcome` is `ok`, `cancelled`, `discarded`, `lost`, or the
-    kind of the fault; None if it is unknown. `discarded`: it was given up and sent again. `calls` are the tool calls that it
-    brought; `programs` are those of them that ran as programs, and `program_calls` the calls that these have made. `usage`
+    `root_session` are those of the turn that the user began. `outcome` is `ok`, `cancelled`, `discarded`, `lost`, `joined`,
+    or the kind of the fault; None if it is unknown. `discarded`: it was given up and sent again. `calls` are the tool calls that
+    it brought; `programs` are those of them that ran as programs, and `program_calls` the calls that these have made. `usage`
     is None where the provider did not say (its `untold` counts are 0, and null in the table), `usd` where the price is not
     known: `price_note` says why, or whose price it is, and behind that what a changed prompt cost in cache and thinking. Where
     `priced_by` is `least`, the request cost at least `usd`, and `price_note` says what is not known. `cache_missed_tokens` are
@@ -527,6 +528,13 @@ def lost_entry(
 def programmed_entry(entry: LedgerEntry, *, programs: int, calls: int) -> LedgerEntry:
     """With so many more programs of its response that have run, and calls that they have made."""
     return msgspec.structs.replace(entry, programs=entry.programs + programs, program_calls=entry.program_calls + calls)
+
+
+def joined_entry(entry: LedgerEntry, *, other: str) -> LedgerEntry:
+    """Its client got the answer to the request `other` of a client, which has its own entries."""
+    return msgspec.structs.replace(
+        entry, outcome=JOINED, ended=entry.started, usd=Decimal(0), price_note=f"joined {other}"
+    )
 
 
 def discarded_entry(entry: LedgerEntry) -> LedgerEntry:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, cast
 import msgspec
 
 from turnwise.errors import CallerError
-from turnwise.journal.ledger import COLUMNS, LEAST, PICO, LedgerEntry, Value, entry_from
+from turnwise.journal.ledger import COLUMNS, JOINED, LEAST, PICO, LedgerEntry, Value, entry_from
 from turnwise.journal.stores import Dialect, JournalConnection, JournalStore, Values
 from turnwise.rules.pricing import EXACT, ZERO, CacheCounts, Cost, add, unread_tokens, unread_usd
 
@@ -25,6 +25,7 @@ KEYS: dict[By, str] = {
     "purpose": _PURPOSE,
 }
 AGAIN = "purpose in ('retry', 'continue')"
+_SENT = f"coalesce(outcome, '') != '{JOINED}'"  # the others got the answer to another request
 # The same as `LedgerEntry.saved_requests`.
 _MORE = (
     "(case when outcome = 'ok' and discarded = 0 and calls > 0 then calls - 1 else 0 end + program_calls - programs)"
@@ -62,7 +63,8 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     requests that programs and parallel calls have spared on plans that bill by request. `cache_misses` read less from the cache
     than the provider had kept, by `cache_missed_tokens`. `cache_unread_tokens` were written there and read by none of the
     requests in question; `cache_unread_usd` is what that cost more than plain input, where it is known. Both amounts are None
-    where there was something to count and the price of no request is known."""
+    where there was something to count and the price of no request is known. `joined` are requests of the gateway's clients that
+    got the answer to another one: nothing was sent for them, and no other count has them."""
 
     key: str
     cost: Cost
@@ -83,6 +85,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     cache_unread_tokens: int = 0
     cache_unread_usd: Decimal | None = ZERO
     tokens_unknown: int = 0
+    joined: int = 0
 
     @property
     def tells_nothing(self) -> bool:
@@ -135,7 +138,7 @@ def _sums(name: str, *, only: str = "true") -> str:
 
 
 _TOTALS = f"""
-select {{key}}, count(*), count(usd), {_sums("usd")},
+select {{key}}, count(*) filter (where {_SENT}), count(usd) filter (where {_SENT}), {_sums("usd")},
     count(*) filter (where {AGAIN}), count(usd) filter (where {AGAIN}), {_sums("usd", only=AGAIN)},
     count(*) filter (where ended is null),
     coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0),
@@ -144,7 +147,7 @@ select {{key}}, count(*), count(usd), {_sums("usd")},
     count(*) filter (where cache_missed_tokens > 0), sum(cache_missed_tokens),
     count(*) filter (where cache_saved_usd is not null or {_NOT_BY_TOKEN}),
     count(*) filter (where {_UNTOLD}),
-    count(*) filter (where {_LEAST}), count(*) filter (where {_LEAST} and {AGAIN})
+    count(*) filter (where {_LEAST}), count(*) filter (where {_LEAST} and {AGAIN}), count(*) filter (where not {_SENT})
 from request where {{where}} group by 1 order by {{order}}
 """
 _CACHED = """
@@ -383,6 +386,7 @@ class _Columns(NamedTuple):
     tokens_unknown: int
     at_least: int
     again_at_least: int
+    joined: int
 
 
 class _CachedColumns(NamedTuple):
@@ -442,7 +446,7 @@ def _unread_of(rows: Sequence[_CachedColumns]) -> dict[str, _Unread]:
 
 def _total(row: _Columns, *, lost: _Unread) -> Total:
     has_cached = row.cache_read_tokens or row.cache_write_tokens
-    same = ("key", "unfinished", "sent_bytes", "received_bytes", "seconds", "cache_misses", "tokens_unknown")
+    same = ("key", "unfinished", "sent_bytes", "received_bytes", "seconds", "cache_misses", "tokens_unknown", "joined")
     return Total(
         **{name: value for name, value in row._asdict().items() if name in same or name.endswith("_tokens")},
         cost=Cost(

@@ -124,6 +124,12 @@ class LedgerThread:
         """Complete an entry soon. `entry` is called in the thread."""
         self._orders.put(_Ending(line, entry))
 
+    def entered(self, entry: LedgerEntry) -> None:
+        """Write an entry for which nothing left, soon."""
+        line = LedgerLine()
+        self._orders.put(EntryLeaves(line=line, entry=entry))
+        self.became(line, lambda: entry)
+
     def stayed(self, line: LedgerLine) -> None:
         """Strike out the entry of a request that never left, soon."""
         self._orders.put(EntryStayed(line=line))
@@ -163,10 +169,11 @@ class LedgerThread:
                 refused = direct.write([*self._kept, *changes])
                 self._kept = []
                 self._failed, self.failing_since_s = False, None
-        except (JournalFailed, TurnwiseBug) as error:
-            why = error
+        except Exception as error:  # noqa: BLE001 (a thread that dies lets everybody wait for ever)
+            known = isinstance(error, JournalFailed | TurnwiseBug)
+            why = error if known else TurnwiseBug(f"the ledger's thread met `{type(error).__name__}`")
             if not self._failed:
-                _log.error("gateway: the ledger cannot be written: %s", error)
+                _log.error("gateway: the ledger cannot be written: %s", why)
             self._failed = True
             if isinstance(error, JournalFailed) and self.failing_since_s is None:
                 self.failing_since_s = time.monotonic()
@@ -183,9 +190,12 @@ class LedgerThread:
         try:
             self._journal.repairs.write(seen)
             self._failed_repairs = False
-        except (JournalFailed, TurnwiseBug) as error:
+        except Exception as error:  # noqa: BLE001 (as above)
             if not self._failed_repairs:
-                _log.error("gateway: repairs cannot be written for the report: %s", error)
+                known = isinstance(error, JournalFailed | TurnwiseBug)
+                _log.error(
+                    "gateway: repairs cannot be written for the report: %s", error if known else type(error).__name__
+                )
             self._failed_repairs = True
 
 

@@ -447,6 +447,10 @@ def lines_of(total: Total) -> list[str]:
         lines.append(
             f"tokens of {many(total.tokens_unknown, 'request')} are unknown: no usage came, and none is in the sums"
         )
+    if total.joined:
+        lines.append(
+            f"{many(total.joined, 'further request')} got the answer to an equal one: nothing was sent for them"
+        )
     if total.has_cached:
         saved = total.cache_saved_usd
         word = "cost more than they saved, by" if saved is not None and saved < 0 else "saved"
