@@ -153,8 +153,12 @@ class Reloading:
         self._config = config
         service.reloaded(is_good=True)
         _log.info("gateway: the configuration was read again")
-        if (before.host, before.port, before.tls is None) != (config.host, config.port, config.tls is None):
-            _log.warning("gateway: `host`, `port` and whether there is `tls` count from the next start on")
+        if _places(before) != _places(config):
+            _log.warning("gateway: `host`, `port`, `admin` and whether there is `tls` count from the next start on")
+
+
+def _places(config: GatewayConfig) -> tuple[str, int, str, bool]:
+    return config.host, config.port, config.admin, config.tls is None
 
 
 def _stamp_of(path: Path | str) -> tuple[int, int, int] | None:

@@ -101,6 +101,11 @@ journal that cannot be read."""
     help="The address to listen on. Any other than loopback needs keys. [default: 127.0.0.1]",
 )
 @click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one. [default: 8484]")
+@click.option(
+    "--admin",
+    metavar="ADDRESS",
+    help="Where the page and `/admin` are served instead, for people with an admin key: 127.0.0.1:8485.",
+)
 @json_option("Print the address as one JSON line, and log in JSON lines.")
 @click.option("--quiet", is_flag=True, help="Log errors only. Otherwise each request has a line on standard error.")
 @database_option
@@ -134,6 +139,7 @@ def gateway_command(
     grace_s: float,
     drain_s: float,
     database: str | None,
+    admin: str | None,
 ) -> None:
     """Serve your models to any client of the four API families; broken streams arrive whole."""
     if ctx.invoked_subcommand is not None:
@@ -148,10 +154,10 @@ def gateway_command(
         from turnwise.gateway.serve import GatewayMeans, run_gateway
         from turnwise.gateway.shared_clients import open_shared
 
-        config = _config(upstream, config_path, host=host, port=port)
+        config = _config(upstream, config_path, host=host, port=port, admin=admin)
         reading = None
         if upstream is None:
-            read = partial(_config, None, config_path, host=host, port=port)
+            read = partial(_config, None, config_path, host=host, port=port, admin=admin)
             reading = ConfigReading(read=read, path=config_path or config_file(os.environ))
         from turnwise.terminal.databases import checked_dsn
 
@@ -160,12 +166,19 @@ def gateway_command(
             logging_to(sys.stderr, as_json=as_json, quiet=quiet),
             open_shared(os.environ, clock=SystemClock(), database=dsn) as shared,
         ):
+            at = page = None
+            if config.admin:
+                from turnwise.gateway.page_server import GatewayPage, bind_page
+
+                at = bind_page(config)
+                page = GatewayPage(at, shared=shared, bounds=config.bounds, now=SystemClock().now)
             means = GatewayMeans(
                 config=config,
                 opens=lambda chosen: _open_service(chosen, forward_key=forward_key, database=dsn, holder=shared.holder),
-                tells=lambda listening: _tell(listening, as_json=as_json),
+                tells=lambda listening: _tell(listening, as_json=as_json, page="" if at is None else at.url),
                 keys=key_file(os.environ),
                 shared=shared,
+                page=None if page is None else page.beside,
                 forward_key=forward_key,
                 grace_s=grace_s,
                 drain_s=drain_s,
@@ -190,8 +203,10 @@ def _open_service(
     return open_service(config, env=os.environ, forward_key=forward_key, database=database, holder=holder)
 
 
-def _config(upstream: str | None, path: Path | None, *, host: str | None, port: int | None) -> "GatewayConfig":
-    """The file, or the one upstream; host and port of the command line override the file. Raises CallerError."""
+def _config(
+    upstream: str | None, path: Path | None, *, host: str | None, port: int | None, admin: str | None
+) -> "GatewayConfig":
+    """The file, or the one upstream; addresses of the command line override the file. Raises CallerError."""
     from turnwise.gateway.config import config_file, config_of, read_config
 
     if upstream is not None and path is not None:
@@ -203,18 +218,28 @@ def _config(upstream: str | None, path: Path | None, *, host: str | None, port: 
         if path is None and not own.exists():
             raise Failure(f"give --upstream MODEL-or-URL, or write routes into `{own}`")
         config = read_config(own)
-    return msgspec.structs.replace(
-        config, host=config.host if host is None else host, port=config.port if port is None else port
-    )
+    own = {name: told for name, told in (("host", host), ("port", port), ("admin", admin)) if told is not None}
+    try:
+        return msgspec.structs.replace(config, **own)
+    except ValueError as error:
+        raise Failure(str(error)) from None
 
 
-def _tell(listening: "BoundSocket", *, as_json: bool) -> None:
+def _tell(listening: "BoundSocket", *, as_json: bool, page: str) -> None:
     own, url = listening.own, listening.url
     if as_json:
-        line = msgspec.json.encode({"turnwise": __version__, "url": url, "host": own.ip, "port": own.port}).decode()
-        say(line, stream=sys.stdout, as_it_is=True)
+        told = {
+            "turnwise": __version__,
+            "url": url,
+            "host": own.ip,
+            "port": own.port,
+            **({"admin": page} if page else {}),
+        }
+        say(msgspec.json.encode(told).decode(), stream=sys.stdout, as_it_is=True)
     else:
         say(f"turnwise gateway on {url}   (OpenAI: {url}/v1, Anthropic and Gemini: {url})", stream=sys.stdout)
+        if page:
+            say(f"its page on {page}", stream=sys.stdout)
 
 
 @gateway_command.command("report", cls=EndsWithLine, epilog=REPORT_EPILOG)
