@@ -132,18 +132,20 @@ async def paged(
     *,
     now: Callable[[], float] | None = None,
     monotonic: Callable[[], float] | None = None,
+    is_tls: bool = False,
 ) -> AsyncIterator[Paged]:
     clock = SystemClock()
     at = now or clock.now
     shared = SharedClients(Journal(target), now=at)
     listening = BoundSocket("127.0.0.1", 0)
-    views = PageViews(shared.book.store, now=at, book=shared.book, counts=lambda: COUNTS)
-    with live_tail() as tail:
+    with live_tail() as tail, Journal(target) as journal:
+        book = journal.gateway
         app = PageApp(
-            views,
-            access=KeyAccess(shared, now=at),
+            PageViews(book.store, now=at, book=book, counts=lambda: COUNTS),
+            access=KeyAccess(shared, store=book.store, now=at),
             admin=AdminApi(shared),
             tail=tail,
+            is_tls=is_tls,
             bounds=Bounds(),
             monotonic=monotonic or clock.monotonic,
         )

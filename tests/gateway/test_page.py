@@ -1,6 +1,8 @@
 """The page's doors and figures, asked by programs: who is let in, what a page of another site gets, and what is told."""
 
 import asyncio
+import contextlib
+import http.client
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +22,8 @@ from turnwise.gateway.config import GatewayConfig, GatewayRoute, admin_address
 from turnwise.gateway.page_access import SESSION_S, OnceAccess
 from turnwise.gateway.page_server import bind_page
 from turnwise.journal.gateway_rows import OwnerChange
+from turnwise.journal.request_budgets import UNSPENT
+from turnwise.rules.reservations import BudgetPart
 from waits import HANG_S
 
 NOW = 1_796_040_000.0  # 2026-11-30, noon in UTC
@@ -74,14 +78,22 @@ def test_every_call_without_the_cookie_is_401(target: Target) -> None:
                 assert await statuses(page, cookie=cookie) == {401}, cookie
             for key in weak:
                 async with paged(target) as other:  # each has five guesses of its own
-                    assert (await other.ask("GET", "/admin/keys", authorization=f"Bearer {key}"))[0] == 401
+                    assert (await other.ask("GET", "/page/now", authorization=f"Bearer {key}"))[0] == 401
+                    assert (await other.ask("GET", "/admin/keys", authorization=f"Bearer {key}"))[0] == 403
                     assert (await other.ask("POST", "/page/session", {"key": key}))[0] == 401
+                    tried = [(row.who, row.action, row.place) for row in other.shared.book.audit()[-2:]]
+                    assert [row[1:] for row in tried] == [
+                        ("GET /admin/keys", "127.0.0.1"),
+                        ("sign in", "127.0.0.1, page"),
+                    ]
             for path in ("/", "/page.js", "/page.css", "/icon.svg"):
                 status, headers, _ = await page.ask("GET", path)
                 policy = headers["content-security-policy"]
                 assert (status, headers["x-content-type-options"]) == (200, "nosniff")
                 assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
             assert (await page.ask("GET", "/../gateway/page.py"))[0] == 401
+            form = {"content_type": "application/x-www-form-urlencoded"}
+            assert (await page.ask("POST", "/admin/keys", {"name": "x"}, **form))[0] == 401
 
     run(work)
 
@@ -118,6 +130,28 @@ def test_the_cookie_opens_everything_until_its_key_is_revoked(target: Target) ->
             assert (await page.ask("POST", "/page/session", {"key": key}))[0] == 401
             assert (await page.ask("POST", "/admin/keys/second/rotate", **how))[0] == 200
             assert await statuses(page, cookie=second) == {401}
+
+    run(work)
+
+
+def test_over_tls_a_cookie_goes_to_this_host_alone(tmp_path: Path) -> None:
+    """Proves: `Secure` and `__Host-` with TLS of our own, and with a proxy's, of which the browser itself tells."""
+    key = admin_key(tmp_path / "j.db")
+
+    async def work() -> None:
+        for is_tls in (True, False):
+            async with paged(tmp_path / "j.db", is_tls=is_tls) as page:
+                origin = page.url.replace("http:", "https:")
+                _, headers, told = await page.ask("POST", "/page/session", {"key": key}, origin=origin)
+                name, *fields = headers["set-cookie"].split("; ")
+                assert name.startswith("__Host-turnwise-page-") and "Secure" in fields and "Path=/" in fields
+                assert (await page.ask("GET", "/page/now", cookie=name))[0] == 200
+                ended = await page.ask(
+                    "DELETE", "/page/session", cookie=name, origin=origin, x_turnwise_page=told["csrf"]
+                )
+                assert (
+                    ended[1]["set-cookie"].startswith("__Host-turnwise-page-") and "Max-Age=0" in ended[1]["set-cookie"]
+                )
 
     run(work)
 
@@ -208,6 +242,15 @@ def test_the_figures_are_those_of_the_ledger(target: Target) -> None:
     key = admin_key(target)
     with Journal(target) as journal:
         fill(journal, now=NOW)
+        part = BudgetPart((1, 100, Decimal("0.5")), "somebody")
+        for month, used, parts in (
+            ("2026-11-01", (7, 900, Decimal("41.25")), {"x": part}),
+            ("2026-10-01", (1, 1, 1), {}),
+        ):
+            state = msgspec.structs.replace(UNSPENT, used=used, parts=parts)
+            row = (f"gateway/key/ci/month/{month}", msgspec.json.encode(state).decode(), NOW)
+            statement = "insert into budget (name, state, updated) values (?, ?, ?)"
+            journal.gateway.store.execute_all([(statement, row)])
         write(journal, entry(900, at=NOW - 5, client="ci", outcome=None))
         write(journal, entry(901, at=NOW - 4, client="ci", outcome="rate_limited", model=HOSTILE))
 
@@ -254,6 +297,7 @@ def test_the_figures_are_those_of_the_ledger(target: Target) -> None:
             assert all(one["rule"] and one["source"] for one in repaired["kinds"])
             owners = await seen("/page/owners")
             assert [one["name"] for one in owners["keys"]] == ["ann-laptop", "batch", "boss", "ci"]
+            assert owners["budgets"]["key/ci"] == {"requests/month": "8", "tokens/month": "1000", "usd/month": "41.75"}
             assert [(one["name"], one["limits"]) for one in owners["teams"]] == [("web", {"usd/month": "500"})]
             told = msgspec.json.encode([now, spend, errors, repaired, owners]).decode()
             held = [one.sha256 for one in page.shared.book.owners().keys.values()]
@@ -263,8 +307,8 @@ def test_the_figures_are_those_of_the_ledger(target: Target) -> None:
 
 
 def test_the_page_has_an_address_of_its_own(tmp_path: Path) -> None:
-    """Proves: `turnwise gateway --admin` tells both addresses; the page is not on the clients' port, and neither is `/admin`;
-    an address that cannot be, or is the clients' own, is refused."""
+    """Proves: `turnwise gateway --admin` tells both addresses; the page is not on the clients' port, and neither is `/admin`; a
+    live view that is open holds up no end; an address that cannot be, or is the clients' own, is refused."""
     env = {"TURNWISE_STATE_DIR": str(tmp_path / "state")}
     words = ("--admin", "127.0.0.1:0", "--quiet")
     with served_gateway(tmp_path, *words, upstream="http://127.0.0.1:9/v1", env=env) as gateway:
@@ -273,6 +317,20 @@ def test_the_page_has_an_address_of_its_own(tmp_path: Path) -> None:
         assert gateway.admin and gateway.admin.rpartition(":")[2] != str(gateway.port)
         assert b"unknown_path" in gateway.get("/admin/keys", authorization=f"Bearer {key}")
         assert b"unknown_path" in gateway.get("/page/session", authorization=f"Bearer {key}")
+        connection = http.client.HTTPConnection(gateway.admin.removeprefix("http://"), timeout=HANG_S)
+        connection.request(
+            "POST", "/page/session", msgspec.json.encode({"key": key}), {"content-type": "application/json"}
+        )
+        answer = connection.getresponse()
+        assert answer.read() and answer.status == 200
+        connection.request("GET", "/page/tail", headers={"cookie": answer.headers["set-cookie"].partition(";")[0]})
+        tail = connection.getresponse()
+        assert tail.readline() == b": live\n"
+        assert "Traceback" not in gateway.end()
+        assert gateway.process.returncode == 0
+        with contextlib.suppress(http.client.IncompleteRead):
+            assert b"data:" not in tail.read()
+        connection.close()
 
     with pytest.raises(CallerError, match="clients' port"):
         bind_page(_config("127.0.0.1:8484"))
@@ -290,9 +348,9 @@ def test_a_key_of_one_use_opens_one_session() -> None:
     """Proves: whoever reads the printed address later gets nothing; the session ends after eight hours."""
     times = [NOW]
     access = OnceAccess(now=lambda: times[0])
-    assert access.open("x" * 43) is None and access.user_of("") is None
-    opened = access.open(access.key)
-    assert opened is not None and access.open(access.key) is None
+    assert access.open("x" * 43, place="") is None and access.user_of("") is None
+    opened = access.open(access.key, place="")
+    assert opened is not None and access.open(access.key, place="") is None
     user, token = opened
     assert (user.client, access.user_of(token), access.user_of_key(access.key)) == (None, user, None)
     times[0] += SESSION_S + 1

@@ -21,7 +21,7 @@ from waits import HANG_S
 
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
-WHOLE_S = 170.0
+WHOLE_S = 600.0  # a busy machine takes three minutes for what a quiet one does in half of one
 LISTS = ("axe", "unreached", "unseen", "wide", "console", "foreign", "keys", "stored")
 
 pytestmark = [

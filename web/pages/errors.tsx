@@ -2,7 +2,7 @@
 
 import { Card, Chip, Failed, Table, Waiting, clock, count, moment, seconds, useSeen } from "@turnwise/kit";
 import { useEffect, useState } from "preact/hooks";
-import type { Failures, Tail } from "./told";
+import type { Failures, Session, Tail } from "./told";
 
 const MOST_LINES = 200;
 
@@ -42,6 +42,7 @@ export function LiveView() {
   const [lines, setLines] = useState<Tail[]>([]);
   const [state, setState] = useState("connecting");
   const [holds, setHolds] = useState(false);
+  useSeen<Session>("/page/session", 10); // tells when the session has ended: an EventSource does not
   useEffect(() => {
     if (holds) return undefined;
     const source = new EventSource("/page/tail");

@@ -109,7 +109,7 @@ function SumCard(props: { title: string; rows: Sum[]; unnamed: string }) {
 
 export function SpendView() {
   const [days, setDays] = useState("30");
-  const { data, error } = useSeen<Spend>(`/page/spend?days=${days}`, 30);
+  const { data, error } = useSeen<Spend>(`/page/spend?days=${days}`, 60);
   const choice = <Choice label="Time" value={days} set={setDays} of={SPANS} />;
   if (data === null) return error ? <Failed error={error} /> : <Waiting />;
   const sum = data.day.reduce((all, row) => all + Number(row.usd), 0);

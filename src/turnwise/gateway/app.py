@@ -242,6 +242,10 @@ class GatewayApp:
     def hosts(self) -> frozenset[str]:
         return self._rules.hosts
 
+    @property
+    def bounds(self) -> Bounds:
+        return self._rules.bounds
+
     def metrics(self) -> bytes:
         """All counts, as `/metrics` tells them."""
         return self._service.metrics()

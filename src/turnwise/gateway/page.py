@@ -20,9 +20,10 @@ import logging
 import time
 import urllib.parse
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,7 +33,7 @@ from turnwise.gateway.admin import AdminApi
 from turnwise.gateway.app import MOST_ADMIN_BODY, AsgiReceive, AsgiSend, Visit, read_visit_body
 from turnwise.gateway.client_bounds import Bounds
 from turnwise.gateway.doors import ClientGone, DoorRefusal
-from turnwise.gateway.page_access import SESSION_S, PageAccess, PageUser, WrongKeys, csrf_of
+from turnwise.gateway.page_access import SESSION_S, KeyAccess, OnceAccess, PageUser, WrongKeys, csrf_of
 from turnwise.gateway.page_tail import LiveTail
 from turnwise.gateway.page_views import PageViews
 from turnwise.wire.family import USUAL
@@ -64,7 +65,15 @@ SAFE: tuple[tuple[str, str], ...] = (
     ("cache-control", "no-store"),
 )
 
+UNREADABLE = DoorRefusal(
+    reason="busy", status=503, message="the journal cannot be read; the gateway's log says why", retry_after_s=5
+)
+BUG = DoorRefusal(reason="bug", status=500, message="the gateway failed; its log names the bug")
+MANY_WRONG = "too many wrong keys came from this address; wait a minute"
+THREADS = 2  # that wait for the journal: a long sum holds up neither the gateway nor who signs in
+
 Answered = DoorRefusal | None
+T = TypeVar("T")
 
 
 class PageApp:
@@ -74,7 +83,7 @@ class PageApp:
         self,
         views: PageViews,
         *,
-        access: PageAccess,
+        access: KeyAccess | OnceAccess,
         hosts: Callable[[], Collection[str]] = frozenset,
         admin: AdminApi | None = None,
         tail: LiveTail | None = None,
@@ -86,7 +95,7 @@ class PageApp:
         self._tail, self._is_tls = tail, is_tls
         self._small = msgspec.structs.replace(bounds, body_bytes=MOST_ADMIN_BODY)
         self._wrong, self._wrong_of_programs = WrongKeys(monotonic=monotonic), WrongKeys(monotonic=monotonic)
-        self._monotonic = monotonic
+        self._monotonic, self._threads = monotonic, ThreadPoolExecutor(THREADS, thread_name_prefix="turnwise page")
         self._views = {
             f"/page/{view.__name__}": view
             for view in (views.now, views.spend, views.repairs, views.errors, views.owners)
@@ -99,19 +108,17 @@ class PageApp:
             return
         visit = Visit(scope, receive, send)
         try:
-            if (refusal := await self._answer(visit)) is not None:
-                await self._refuse(visit, refusal)
+            refusal = await self._answer(visit)
         except ClientGone:
             return
         except CallerError as error:
             _log.error("gateway: page: the journal cannot be read: %s", error)
-            message = "the journal cannot be read; the gateway's log says why"
-            await self._refuse(visit, DoorRefusal(reason="busy", status=503, message=message, retry_after_s=5))
+            refusal = UNREADABLE
         except Exception as error:  # noqa: BLE001 (one request's bug must not end the others; its text may hold a secret)
             _log.error("gateway: bug in the page [%s]: %s", visit.id, type(error).__name__)
-            if not visit.has_started:
-                message = "the gateway failed; its log names the bug"
-                await self._refuse(visit, DoorRefusal(reason="bug", status=500, message=message))
+            refusal = BUG
+        if refusal is not None and not visit.has_started:
+            await self._refuse(visit, refusal)
 
     async def _refuse(self, visit: Visit, refusal: DoorRefusal) -> None:
         path = visit.path[:200] if visit.path.isprintable() else "(a path that cannot be shown)"
@@ -127,10 +134,7 @@ class PageApp:
             body, kind = file
             await self._reply(visit, 200, b"" if visit.method == "HEAD" else body, kind=kind)
             return None
-        refusal = _refuse_site(visit)
-        if refusal is None and visit.is_unread:
-            refusal = doors.refuse_content(visit.headers)
-        if refusal is not None:
+        if (refusal := _refuse_site(visit)) is not None:
             return refusal
         if (visit.method, visit.path) == ("POST", "/page/session"):
             return await self._sign_in(visit)
@@ -161,7 +165,7 @@ class PageApp:
         if (refusal := _refuse_guess(ip, self._wrong)) is not None:  # others were tried while the body came
             return refusal
         self._wrong.note(ip)  # until it is known to be right, so that many at once are no more than these few
-        opened = await asyncio.to_thread(self._access.open, key[: doors.LONGEST_KEY])
+        opened = await self._beside(lambda: self._access.open(key[: doors.LONGEST_KEY], place=f"{ip}, page"))
         if opened is None:
             return DoorRefusal(
                 reason="key", status=401, message="this is not a key that opens the page", code="wrong_key"
@@ -212,7 +216,7 @@ class PageApp:
                 return user, ""
             self._wrong_of_programs.note(ip)
         elif token := self._token_of(visit):
-            user = await asyncio.to_thread(self._access.user_of, token)
+            user = await self._beside(lambda: self._access.user_of(token))
             if user is not None:
                 return user, token
         return DoorRefusal(reason="key", status=401, message="sign in with an admin key first", code="no_session")
@@ -233,13 +237,13 @@ class PageApp:
             case "GET", "/page/session":
                 await self._tell_session(visit, user, token)
             case "DELETE", "/page/session":
-                await asyncio.to_thread(self._access.end, token)
+                await self._beside(lambda: self._access.end(token))
                 ended = (("set-cookie", self._cookie(visit, "", seconds=0)),)
                 await self._reply(visit, 200, b"{}", extra=ended)
             case "GET", "/page/tail" if self._tail is not None:
                 return await self._follow(visit, token, tail=self._tail)
             case "GET", path if (view := self._views.get(path)) is not None:
-                told = await asyncio.to_thread(view, dict(_query(visit)))
+                told = await self._beside(lambda: view(dict(_query(visit))))
                 await self._reply(visit, 200, msgspec.json.encode(told))
             case _, path if path.startswith("/admin/") and self._admin is not None:
                 return await self._administer(visit, user, admin=self._admin, by_page=bool(token))
@@ -274,7 +278,7 @@ class PageApp:
                     try:
                         piece = await asyncio.wait_for(queue.get(), max(look_s - self._monotonic(), 0.0))
                     except TimeoutError:
-                        if await asyncio.to_thread(self._access.user_of, token) is None:
+                        if await self._beside(lambda: self._access.user_of(token)) is None:
                             break
                         look_s, piece = self._monotonic() + RECHECK_S, b": live\n\n"
                     await visit.send(piece)
@@ -283,9 +287,14 @@ class PageApp:
             watching.cancel()
         return None
 
+    async def _beside(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
     async def _body(self, visit: Visit) -> bytes | DoorRefusal:
         """Raises ClientGone."""
-        return await read_visit_body(visit, bounds=self._small) if visit.is_unread else b""
+        if not visit.is_unread:
+            return b""
+        return doors.refuse_content(visit.headers) or await read_visit_body(visit, bounds=self._small)
 
     async def _reply(
         self,
@@ -302,8 +311,7 @@ class PageApp:
 def _refuse_guess(ip: str, wrong: WrongKeys) -> Answered:
     if (wait_s := wrong.wait_s(ip)) <= 0:
         return None
-    message = "too many wrong keys came from this address; wait a minute"
-    return DoorRefusal(reason="key", status=429, message=message, code="wrong_keys", retry_after_s=ceil(wait_s))
+    return DoorRefusal(reason="key", status=429, message=MANY_WRONG, code="wrong_keys", retry_after_s=ceil(wait_s))
 
 
 def _query(visit: Visit) -> list[tuple[str, str]]:

@@ -6,14 +6,14 @@ import ipaddress
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
 from turnwise.gateway.client_limits import LimitedClient
 from turnwise.gateway.shared_clients import SharedClients
-from turnwise.journal.gateway_rows import digest_of
+from turnwise.journal.gateway_rows import Actor, digest_of
 from turnwise.journal.page_sessions import PageSession, PageSessionBook
+from turnwise.journal.stores import JournalStore
 
 SESSION_S = 8 * 3600.0
 WRONG_A_MINUTE = 5
@@ -27,51 +27,47 @@ class PageUser(msgspec.Struct, frozen=True, kw_only=True):
     client: LimitedClient | None = None
 
 
-class PageAccess(Protocol):
-    """Each method may have to wait for the journal."""
-
-    def user_of_key(self, key: str, /) -> PageUser | None:
-        """Who has this key, if it opens the page. Raises CallerError."""
-        ...
-
-    def open(self, key: str, /) -> tuple[PageUser, str] | None:
-        """The user and the token of a new session; None for a wrong key. Raises CallerError."""
-        ...
-
-    def user_of(self, token: str, /) -> PageUser | None:
-        """Whose session it is, if it still holds. Raises CallerError."""
-        ...
-
-    def end(self, token: str, /) -> None: ...
+# Whatever gives access may have to wait for the journal, and raises CallerError where that cannot be read.
 
 
 class KeyAccess:
     """For keys of the journal with the right `admin`. A session ends when its key is revoked, exchanged or expires."""
 
-    def __init__(self, shared: SharedClients, *, now: Callable[[], float]) -> None:
+    def __init__(self, shared: SharedClients, *, store: JournalStore, now: Callable[[], float]) -> None:
+        """`store` keeps the sessions."""
         self._shared, self._now = shared, now
-        self._book = PageSessionBook(shared.book.store, now=now)
+        self._book = PageSessionBook(store, now=now)
 
     def user_of_key(self, key: str, /) -> PageUser | None:
-        return self._user_by(digest_of(key))
+        """Who has this key, whatever it may do."""
+        client = self._client_by(digest_of(key))
+        return None if client is None else PageUser(name=client.name, client=client)
 
-    def open(self, key: str, /) -> tuple[PageUser, str] | None:
-        if (user := self.user_of_key(key)) is None:
+    def open(self, key: str, *, place: str) -> tuple[PageUser, str] | None:
+        """The user and the token of a new session; None for a key that opens none. `place`: from where it came."""
+        user = self.user_of_key(key)
+        if user is None or user.client is None:
+            return None
+        if user.client.rights != "admin":
+            by = Actor(who=f"key {user.name}", place=place)
+            self._shared.book.note_refused(
+                "sign in", kind="key", name=user.name, why="the key has no right to it", by=by
+            )
             return None
         return user, self._book.open(PageSession(sha256=digest_of(key), ends=self._now() + SESSION_S))
 
     def user_of(self, token: str, /) -> PageUser | None:
+        """Whose session it is, if it still holds."""
         session = self._book.find(token)
-        return None if session is None else self._user_by(session.sha256)
+        client = None if session is None else self._client_by(session.sha256)
+        return None if client is None or client.rights != "admin" else PageUser(name=client.name, client=client)
 
     def end(self, token: str, /) -> None:
         self._book.end(token)
 
-    def _user_by(self, sha256: str) -> PageUser | None:
+    def _client_by(self, sha256: str) -> LimitedClient | None:
         client = (self._shared.over(None) or {}).get(sha256)
-        if not isinstance(client, LimitedClient) or client.rights != "admin" or not self._shared.uses(client):
-            return None
-        return PageUser(name=client.name, client=client)
+        return client if isinstance(client, LimitedClient) and self._shared.uses(client) else None
 
 
 class OnceAccess:
@@ -86,7 +82,7 @@ class OnceAccess:
     def user_of_key(self, key: str, /) -> PageUser | None:
         return None
 
-    def open(self, key: str, /) -> tuple[PageUser, str] | None:
+    def open(self, key: str, *, place: str) -> tuple[PageUser, str] | None:
         if self._is_used or not hmac.compare_digest(digest_of(key), digest_of(self.key)):
             return None
         self._is_used, token = True, secrets.token_urlsafe(32)

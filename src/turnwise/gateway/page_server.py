@@ -6,11 +6,11 @@ import logging
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractAsyncContextManager
 
 from msgspec.structs import replace
 from uvicorn import Config, Server
 
+from turnwise.base.clock import Clock
 from turnwise.errors import CallerError
 from turnwise.gateway.admin import AdminApi
 from turnwise.gateway.app import GatewayApp
@@ -24,6 +24,7 @@ from turnwise.gateway.page_views import PageViews
 from turnwise.gateway.protocol import bounded_protocol
 from turnwise.gateway.serve import BoundSocket
 from turnwise.gateway.shared_clients import SharedClients
+from turnwise.journal.journal import Journal
 from turnwise.wire.profiles import FamilyName
 
 _log = logging.getLogger("turnwise")
@@ -111,31 +112,29 @@ def bind_page(config: GatewayConfig) -> BoundSocket:
     return listening
 
 
-class GatewayPage:
-    """The page of one gateway process; `beside` serves it."""
-
-    def __init__(
-        self, listening: BoundSocket, *, shared: SharedClients, bounds: Bounds, now: Callable[[], float]
-    ) -> None:
-        self._listening, self._shared, self._bounds, self._now = listening, shared, bounds, now
-
-    def beside(self, app: GatewayApp, tls: ssl.SSLContext | None, /) -> AbstractAsyncContextManager[None]:
-        """Served until the end of the block."""
-        return self._beside(app, tls)
-
-    @contextlib.asynccontextmanager
-    async def _beside(self, app: GatewayApp, tls: ssl.SSLContext | None) -> AsyncGenerator[None]:
-        shared = self._shared
-        views = PageViews(shared.book.store, now=self._now, book=shared.book, counts=app.metrics)
-        with live_tail() as tail:
-            page = PageApp(
-                views,
-                access=KeyAccess(shared, now=self._now),
-                hosts=lambda: app.hosts,
-                admin=AdminApi(shared),
-                tail=tail,
-                is_tls=tls is not None,
-                bounds=self._bounds,
-            )
-            async with served(page, self._listening, bounds=self._bounds, tls=tls):
-                yield
+@contextlib.asynccontextmanager
+async def page_beside(
+    app: GatewayApp,
+    tls: ssl.SSLContext | None,
+    *,
+    listening: BoundSocket,
+    shared: SharedClients,
+    opens: Callable[[], Journal],
+    clock: Clock,
+) -> AsyncGenerator[None]:
+    """Until the end of the block the page of this gateway is served. `opens` the journal once more: what the page sums up must
+    not hold up the look at the clients' keys. Raises CallerError."""
+    bounds = app.bounds
+    with contextlib.closing(opens()) as journal, live_tail() as tail:
+        book = journal.gateway
+        page = PageApp(
+            PageViews(book.store, now=clock.now, book=book, counts=app.metrics),
+            access=KeyAccess(shared, store=book.store, now=clock.now),
+            hosts=lambda: app.hosts,
+            admin=AdminApi(shared),
+            tail=tail,
+            is_tls=tls is not None,
+            bounds=bounds,
+        )
+        async with served(page, listening, bounds=bounds, tls=tls):
+            yield

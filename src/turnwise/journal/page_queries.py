@@ -8,6 +8,8 @@ from turnwise.journal.stores import JournalStore
 # Not `cast`: PostgreSQL rounds where SQLite cuts off.
 _MINUTE = "round(started / 60 - 0.5)"
 _FAILED = "outcome is not null and outcome not in ('ok', 'cancelled')"
+# So far back errors are looked for, where there are few.
+_LATE = "id > (select coalesce(max(id), 0) - 200000 from request)"
 _OF_FAILED = ("at", "request", "session", "provider", "model", "purpose", "outcome", "seconds")
 MOST_TIMES = 5_000  # first tokens that percentiles are made of: the latest ones
 
@@ -46,7 +48,7 @@ class PageQueries:
         with self._store.statement() as connection:
             rows = connection.execute(
                 "select started, root_turn, root_session, provider, model, purpose, outcome, ended - started from request "
-                f"where {where} and {_FAILED} order by started desc limit {most}",
+                f"where {where} and {_FAILED} and {_LATE} order by id desc limit {most}",
                 values,
             ).fetchall()
         return [dict(zip(_OF_FAILED, row, strict=True)) for row in rows]

@@ -168,17 +168,19 @@ def gateway_command(
         ):
             at = page = None
             if config.admin:
-                from turnwise.gateway.page_server import GatewayPage, bind_page
+                from turnwise.gateway.page_server import bind_page, page_beside
+                from turnwise.journal.journal import Journal, journal_path
 
-                at = bind_page(config)
-                page = GatewayPage(at, shared=shared, bounds=config.bounds, now=SystemClock().now)
+                at, clock = bind_page(config), SystemClock()
+                opens = partial(Journal, dsn or journal_path(os.environ), clock=clock)
+                page = partial(page_beside, listening=at, shared=shared, opens=opens, clock=clock)
             means = GatewayMeans(
                 config=config,
                 opens=lambda chosen: _open_service(chosen, forward_key=forward_key, database=dsn, holder=shared.holder),
                 tells=lambda listening: _tell(listening, as_json=as_json, page="" if at is None else at.url),
                 keys=key_file(os.environ),
                 shared=shared,
-                page=None if page is None else page.beside,
+                page=page,
                 forward_key=forward_key,
                 grace_s=grace_s,
                 drain_s=drain_s,
