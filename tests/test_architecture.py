@@ -38,7 +38,7 @@ NODES = {
     "coding_agent": 21_050,
     "editors": 12_150,
     "endpoints": 11_200,
-    "gateway": 23_950,
+    "gateway": 24_100,
     "journal": 25_850,
     "lab": 40_800,
     "relay": 19_950,

@@ -103,13 +103,7 @@ def bind_page(config: GatewayConfig) -> BoundSocket:
     host, port = admin_address(config.admin)
     if port == config.port != 0:
         raise CallerError(f"`admin` has the clients' port {port}: give the page a port of its own")
-    listening = BoundSocket(host, port, scheme="http" if config.tls is None else "https")
-    if not listening.is_loopback and config.tls is None:
-        _log.warning(
-            "gateway: the page at `%s` can be reached from other machines without TLS: whoever is between reads its key",
-            config.admin,
-        )
-    return listening
+    return BoundSocket(host, port, scheme="http" if config.tls is None else "https")
 
 
 @contextlib.asynccontextmanager
@@ -125,6 +119,11 @@ async def page_beside(
     """Until the end of the block the page of this gateway is served. `opens` the journal once more: what the page sums up must
     not hold up the look at the clients' keys. Raises CallerError."""
     bounds = app.bounds
+    if tls is None and not listening.is_loopback:
+        _log.warning(
+            "gateway: the page on %s can be reached from other machines without TLS: whoever is between reads its key",
+            listening.url,
+        )
     with contextlib.closing(opens()) as journal, live_tail() as tail:
         book = journal.gateway
         page = PageApp(

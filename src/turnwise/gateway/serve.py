@@ -205,6 +205,9 @@ def _giving(tls: ssl.SSLContext) -> Callable[[Config, Callable[[], ssl.SSLContex
 SEARCHES = (10_000, 20, 50)
 
 
+ServedPage = Callable[[GatewayApp, ssl.SSLContext | None], AbstractAsyncContextManager[None]]
+
+
 class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What a gateway is made of. `opens` makes the service behind the doors, which is closed after the last answer. `tells` gets
     the socket once connections are accepted. `page` serves the page and `/admin` at another address. `reading`: where the
@@ -215,7 +218,7 @@ class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     tells: Callable[[BoundSocket], None]
     keys: Path
     shared: SharedClients | None = None
-    page: Callable[[GatewayApp, ssl.SSLContext | None], AbstractAsyncContextManager[None]] | None = None
+    page: ServedPage | None = None
     forward_key: bool = False
     grace_s: float = 30.0
     drain_s: float = 0.0

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from turnwise.gateway.config import GatewayConfig
     from turnwise.gateway.reloading import RenewableService
-    from turnwise.gateway.serve import BoundSocket
+    from turnwise.gateway.serve import BoundSocket, ServedPage
+    from turnwise.gateway.shared_clients import SharedClients
 
 # Modules that are otherwise loaded late. In a gateway, all clients would wait 0.5 s for the first request that needs them.
 AT_FIRST_REQUEST = (
@@ -162,25 +163,18 @@ def gateway_command(
         from turnwise.terminal.databases import checked_dsn
 
         dsn = None if database is None else checked_dsn(database)
+        at = _bind_page(config)
         with (
             logging_to(sys.stderr, as_json=as_json, quiet=quiet),
             open_shared(os.environ, clock=SystemClock(), database=dsn) as shared,
         ):
-            at = page = None
-            if config.admin:
-                from turnwise.gateway.page_server import bind_page, page_beside
-                from turnwise.journal.journal import Journal, journal_path
-
-                at, clock = bind_page(config), SystemClock()
-                opens = partial(Journal, dsn or journal_path(os.environ), clock=clock)
-                page = partial(page_beside, listening=at, shared=shared, opens=opens, clock=clock)
             means = GatewayMeans(
                 config=config,
                 opens=lambda chosen: _open_service(chosen, forward_key=forward_key, database=dsn, holder=shared.holder),
                 tells=lambda listening: _tell(listening, as_json=as_json, page="" if at is None else at.url),
                 keys=key_file(os.environ),
                 shared=shared,
-                page=page,
+                page=None if at is None else _page(at, shared=shared, database=dsn),
                 forward_key=forward_key,
                 grace_s=grace_s,
                 drain_s=drain_s,
@@ -188,6 +182,25 @@ def gateway_command(
             )
             ending = run_gateway(means)
     sys.exit(CANCELLED if ending.at_once else 0)
+
+
+def _bind_page(config: "GatewayConfig") -> "BoundSocket | None":
+    """The page's address, if there is one; before processes part, so that all of them serve it. Raises CallerError."""
+    if not config.admin:
+        return None
+    from turnwise.gateway.page_server import bind_page
+
+    return bind_page(config)
+
+
+def _page(at: "BoundSocket", *, shared: "SharedClients", database: str | None) -> "ServedPage":
+    from turnwise.base.clock import SystemClock
+    from turnwise.gateway.page_server import page_beside
+    from turnwise.journal.journal import Journal, journal_path
+
+    clock = SystemClock()
+    opens = partial(Journal, database or journal_path(os.environ), clock=clock)
+    return partial(page_beside, listening=at, shared=shared, opens=opens, clock=clock)
 
 
 def _open_service(
