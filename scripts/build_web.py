@@ -28,10 +28,15 @@ MOST_LINES = 1_500  # of TypeScript
 
 
 def install() -> None:
+    """Nothing where the packages of the lock are there already."""
+    lock, kept = WEB / "package-lock.json", WEB / "node_modules" / ".installed.json"
+    if _bytes_of(kept) == lock.read_bytes():
+        return
     npm = npm_command()
     if npm is None:
         raise SystemExit("node is missing: install the dev group")
     subprocess.run([*npm, "ci", "--ignore-scripts", "--no-progress", "--silent"], cwd=WEB, check=True)
+    shutil.copyfile(lock, kept)
 
 
 def node_22() -> str:
@@ -66,10 +71,8 @@ def lines() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; say which files differ")
-    parser.add_argument("--installed", action="store_true", help="use web/node_modules as it is")
     asked = parser.parse_args()
-    if not asked.installed:
-        install()
+    install()
     with tempfile.TemporaryDirectory() as told:
         made = Path(told)
         build(made)
