@@ -79,6 +79,7 @@ export interface Column<Row> {
   name: string;
   cell: (row: Row) => ComponentChildren;
   right?: boolean;
+  tight?: boolean;
 }
 
 export function Table<Row>(props: {
@@ -105,7 +106,7 @@ export function Table<Row>(props: {
           {props.rows.map((row, place) => (
             <tr key={props.keyOf(row, place)}>
               {props.columns.map((column) => (
-                <td key={column.name} class={column.right ? "right" : ""}>
+                <td key={column.name} class={column.right ? "right" : column.tight ? "tight" : ""}>
                   {column.cell(row)}
                 </td>
               ))}

@@ -25,10 +25,10 @@ export function ErrorsView() {
         keyOf={(row, place) => `${row.request} ${row.at} ${place}`}
         empty="No request has failed."
         columns={[
-          { name: "Time", cell: (row) => moment(row.at) },
+          { name: "Time", tight: true, cell: (row) => moment(row.at) },
           { name: "Request", cell: (row) => <code>{row.request}</code> },
           { name: "Key", cell: (row) => keyOf(row.session) },
-          { name: "Upstream", cell: (row) => `${row.provider}:${row.model}` },
+          { name: "Upstream", tight: true, cell: (row) => `${row.provider}:${row.model}` },
           { name: "Outcome", cell: (row) => <Chip tone="bad">{row.outcome}</Chip> },
           { name: "For", cell: (row) => row.purpose },
           { name: "After", right: true, cell: (row) => seconds(row.seconds) },
@@ -81,7 +81,7 @@ export function LiveView() {
         keyOf={(row, place) => `${row.request} ${row.at} ${lines.length - place}`}
         empty="Nothing has ended yet."
         columns={[
-          { name: "Time", cell: (row) => clock(row.at) },
+          { name: "Time", tight: true, cell: (row) => clock(row.at) },
           { name: "Status", cell: (row) => <Chip tone={row.status >= 400 || row.fault ? "bad" : "good"}>{row.status || row.end}</Chip> },
           { name: "Key", cell: (row) => row.client },
           { name: "Model", cell: (row) => (row.provider ? `${row.provider}:${row.model}` : "nowhere") },

@@ -304,7 +304,7 @@ export function KeysView() {
             { name: "User", cell: (one) => one.user },
             { name: "Rights", cell: (one) => one.rights },
             { name: "Budgets", cell: (one) => <Budgets owner={one} used={used("key", one)} /> },
-            { name: "Last used", cell: (one) => moment(one.last_used) },
+            { name: "Last used", tight: true, cell: (one) => moment(one.last_used) },
             {
               name: "",
               cell: (one) => (

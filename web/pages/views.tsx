@@ -143,7 +143,7 @@ export function SpendView() {
           keyOf={(row) => row.name}
           empty="No request in this time."
           columns={[
-            { name: "Day", cell: (row) => row.name },
+            { name: "Day", tight: true, cell: (row) => row.name },
             { name: "Spent", right: true, cell: money },
             { name: "Requests", right: true, cell: (row) => count(row.requests) },
             { name: "Tokens in", right: true, cell: (row) => count(row.input_tokens) },

@@ -1,5 +1,6 @@
 """What the page asks of the ledger beside its totals: the latest minutes, first tokens, and requests that failed."""
 
+from operator import itemgetter
 from typing import Any
 
 from turnwise.journal.ledger_queries import LedgerSpan, where_of
@@ -51,4 +52,4 @@ class PageQueries:
                 f"where {where} and {_FAILED} and {_LATE} order by id desc limit {most}",
                 values,
             ).fetchall()
-        return [dict(zip(_OF_FAILED, row, strict=True)) for row in rows]
+        return [dict(zip(_OF_FAILED, row, strict=True)) for row in sorted(rows, key=itemgetter(0), reverse=True)]
