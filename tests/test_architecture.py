@@ -38,8 +38,8 @@ NODES = {
     "coding_agent": 21_050,
     "editors": 12_150,
     "endpoints": 11_200,
-    "gateway": 22_500,
-    "journal": 25_800,
+    "gateway": 24_100,
+    "journal": 25_850,
     "lab": 40_800,
     "relay": 20_050,
     "replay": 8_700,
@@ -47,7 +47,7 @@ NODES = {
     "running": 21_150,
     "settings": 7_400,
     "telemetry": 4_100,
-    "terminal": 49_550,
+    "terminal": 49_750,
     "testing": 6_550,
     "tools": 51_800,
     "turn": 29_350,
@@ -65,7 +65,12 @@ PROGRAMS = {
 MAX_FUNCTION_LINES = 100
 # Products know each other only where a command starts one.
 STARTED_BY = {
-    "gateway": {"terminal/gateway.py", "terminal/gateway_check.py", "terminal/gateway_keys.py"},
+    "gateway": {
+        "terminal/gateway.py",
+        "terminal/gateway_check.py",
+        "terminal/gateway_keys.py",
+        "terminal/look.py",
+    },
     "editors": {"terminal/mcp.py"},
 }
 

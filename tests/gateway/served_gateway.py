@@ -27,6 +27,7 @@ class ServedGateway(NamedTuple):
     port: int
     env: dict[str, str]
     log: BinaryIO
+    admin: str = ""  # the address of its page
 
     def ask(self, path: str, body: object, **headers: str) -> http.client.HTTPResponse:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANG_S)
@@ -52,6 +53,13 @@ class ServedGateway(NamedTuple):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANG_S)
         connection.request("GET", path, headers={"connection": "close", **headers})
         return connection.getresponse().read()
+
+    def wait_until_open(self, key: str) -> None:
+        """A new key counts within a second, and each of these requests takes a while."""
+        for _ in range(2000):
+            if b'"error"' not in (told := self.get("/v1/models", authorization=f"Bearer {key}")):
+                return
+        raise AssertionError(told)
 
     def run(self, *words: str) -> str:
         """What `turnwise WORDS` prints beside it."""
@@ -96,7 +104,7 @@ def served_gateway(
     ):
         try:
             assert process.stdout is not None
-            port = msgspec.json.decode(process.stdout.readline(), type=dict[str, Any])["port"]
-            yield ServedGateway(process, port, own, log)
+            told = msgspec.json.decode(process.stdout.readline(), type=dict[str, Any])
+            yield ServedGateway(process, told["port"], own, log, admin=told.get("admin", ""))
         finally:
             process.kill()

@@ -326,7 +326,8 @@ def logging_to(stream: TextIO, *, as_json: bool, quiet: bool, first: str = "") -
     handler.setFormatter(_Json() if as_json else _Plain())
     before = log.level, log.propagate
     log.addHandler(handler)
-    log.setLevel(logging.ERROR if quiet else logging.INFO)
+    handler.setLevel(logging.ERROR if quiet else logging.INFO)  # the log itself may tell others more
+    log.setLevel(handler.level)
     log.propagate = False
     if first:
         log.error("gateway: %s", first)

@@ -216,15 +216,15 @@ class AdminApi:
         ledger = self._shared.ledger
         match by:
             case "day" | "model":
-                return list(map(_usage_row, ledger.totals(span, by=by)))
+                return list(map(usage_row, ledger.totals(span, by=by)))
             case "key" | "user" | "team":
                 totals = ledger.totals(span, by="session")
-                return list(map(_usage_row, by_owner(totals, self._shared.book.owners(), kind=by)))
+                return list(map(usage_row, by_owner(totals, self._shared.book.owners(), kind=by)))
             case _:
                 raise CallerError("`by` is key, user, team, model or day")
 
 
-def _usage_row(total: Total) -> UsageRow:
+def usage_row(total: Total) -> UsageRow:
     return UsageRow(
         name=total.key,
         requests=total.cost.requests,

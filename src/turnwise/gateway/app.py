@@ -242,6 +242,18 @@ class GatewayApp:
     def origins(self) -> frozenset[str]:
         return self._rules.origins
 
+    @property
+    def hosts(self) -> frozenset[str]:
+        return self._rules.hosts
+
+    @property
+    def bounds(self) -> Bounds:
+        return self._rules.bounds
+
+    def metrics(self) -> bytes:
+        """All counts, as `/metrics` tells them."""
+        return self._service.metrics()
+
     def refused_early(self, refusal: DoorRefusal, *, path: str, id: str, family: FamilyName) -> None:
         """The connection was refused before a request could get here."""
         shown = _shown(path) if path.startswith("/") else "a request without a path"  # an address may contain a key
@@ -359,8 +371,10 @@ class GatewayApp:
         await visit.reply(200, _sized(METRICS_TYPE, body), body)
 
     async def _administer(self, visit: Visit, client: "AnyClient | None") -> DoorRefusal | None:
-        """Answer a request for keys, teams and users: from a key of the journal alone."""
-        if self._admin is None or client is None:
+        """Answer a request for keys, teams and users: from a key of the journal alone. Where a page is served, it has them."""
+        if self._admin is None:
+            return _nothing_there(visit)
+        if client is None:
             return DoorRefusal(
                 reason="admin_key", status=403, message="`/admin` asks for an admin key", code="admin_key_required"
             )
@@ -369,7 +383,7 @@ class GatewayApp:
             if (refusal := doors.refuse_content(visit.headers)) is not None:
                 return refusal
             bounds = msgspec.structs.replace(self._rules.bounds, body_bytes=MOST_ADMIN_BODY)
-            read = await _read_body(visit, bounds=bounds)
+            read = await read_visit_body(visit, bounds=bounds)
             if isinstance(read, DoorRefusal):
                 return read
             body = read
@@ -399,7 +413,7 @@ class GatewayApp:
             return DoorRefusal(reason="busy", status=503, message=f"{busy}; try again", retry_after_s=RETRY_AFTER_S)
         self._open += 1
         try:
-            body = await _read_body(visit, bounds=bounds)
+            body = await read_visit_body(visit, bounds=bounds)
             if isinstance(body, DoorRefusal):
                 await self._refuse(visit, body)
             else:
@@ -452,7 +466,7 @@ async def _why_no_metrics(visit: Visit, client: "AnyClient | None") -> str | Non
     )
 
 
-async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusal:
+async def read_visit_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusal:
     """Raises ClientGone."""
     pieces: list[bytes] = []
     size = 0

@@ -6,6 +6,7 @@
 | `hosts` | none | further names for `Host`, with a port or for any; `*.name`, and networks of addresses |
 | `metrics` | none | networks whose programs read `/metrics` without a key |
 | `origins` | none | pages that a browser may ask for (`https://chat.example.org`) |
+| `admin` | none | where the page and `/admin` are served instead: `"127.0.0.1:8485"` |
 | `[tls]` | none | `cert` and `key`, paths of PEM files: clients use https |
 | `[bounds]` | see `client_bounds.py` | what one client may take up |
 | `[deadlines]` | see `GatewayDeadlines` | how long upstreams are waited for |
@@ -259,6 +260,14 @@ class TlsFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     key: str
 
 
+def admin_address(text: str) -> tuple[str, int]:
+    """Host and port of the page. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or len(port) > 5 or int(port) > 65_535 or not is_host(host):
+        raise ValueError(f"`admin` cannot be `{text}`: write an address and a port, `127.0.0.1:8485`")
+    return host.strip("[]"), int(port)
+
+
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"routes": "route"}):
     """The whole configuration of a gateway. The table in the module's docstring says what each field means."""
 
@@ -268,6 +277,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     hosts: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    admin: str = ""
     tls: TlsFiles | None = None
     bounds: Bounds = Bounds()
     deadlines: GatewayDeadlines = GatewayDeadlines()
@@ -282,6 +292,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                     f"`hosts` cannot have `{host}`: write a name or an address, with a port or for any, `*.example.org`, or a "
                     "network (`10.0.0.0/8`)"
                 )
+        if self.admin:
+            admin_address(self.admin)
         for network in self.metrics:
             if not is_network(network):
                 raise ValueError(

@@ -160,12 +160,12 @@ class Reloading:
         _log.info("gateway: the configuration was read again")
         if _fixed(before) != _fixed(config):
             _log.warning(
-                "gateway: `host`, `port`, `unreachable_store` and whether there is `tls` count from the next start on"
+                "gateway: `host`, `port`, `admin`, `unreachable_store` and whether there is `tls` count from the next start on"
             )
 
 
 def _fixed(config: GatewayConfig) -> tuple[object, ...]:
-    return config.host, config.port, config.tls is None, config.unreachable_store
+    return config.host, config.port, config.admin, config.tls is None, config.unreachable_store
 
 
 def _stamp_of(path: Path | str) -> tuple[int, int, int] | None:

@@ -212,16 +212,21 @@ def _giving(tls: ssl.SSLContext) -> Callable[[Config, Callable[[], ssl.SSLContex
 SEARCHES = (10_000, 20, 50)
 
 
+ServedPage = Callable[[GatewayApp, ssl.SSLContext | None], AbstractAsyncContextManager[None]]
+
+
 class GatewayMeans(msgspec.Struct, frozen=True, kw_only=True):
     """What a gateway is made of. `opens` makes the service behind the doors, which is closed after the last answer. `tells` gets
-    the socket once connections are accepted. `reading`: where the configuration is read again, if it came from a file.
-    `listening` is the socket, if it is bound already; `seat`, where this process is one of several workers."""
+    the socket once connections are accepted. `page` serves the page and `/admin` at another address. `reading`: where the
+    configuration is read again, if it came from a file. `listening` is the socket, if it is bound already; `seat`, where this
+    process is one of several workers."""
 
     config: GatewayConfig
     opens: Callable[[GatewayConfig], AbstractAsyncContextManager[RenewableService]]
     tells: Callable[[BoundSocket], None]
     keys: Path
     shared: SharedClients | None = None
+    page: ServedPage | None = None
     forward_key: bool = False
     grace_s: float = 30.0
     drain_s: float = 0.0
@@ -263,9 +268,11 @@ async def _run(means: GatewayMeans) -> GatewayEnd:
         check_reach(listening, has_keys=bool(ring.current()))
         if not means.forward_key:  # with `--forward-key`, each client's own key opens its own store
             check_clients(config.routes, keys=(ring.current() or {}).values())
-        async with means.opens(config) as service:
-            admin = None if means.shared is None else AdminApi(means.shared)
+        async with means.opens(config) as service, contextlib.AsyncExitStack() as beside:
+            admin = None if means.shared is None or means.page is not None else AdminApi(means.shared)
             app = GatewayApp(service, rules=config.rules(forward_key=means.forward_key), keys=ring, admin=admin)
+            if means.page is not None:
+                await beside.enter_async_context(means.page(app, tls))
             reloading = Reloading(
                 app, service, config=config, reading=means.reading, keys=ring, forward_key=means.forward_key, tls=tls
             )

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from turnwise.gateway.accounts import GatewayCounts
     from turnwise.gateway.config import GatewayConfig
     from turnwise.gateway.reloading import RenewableService
-    from turnwise.gateway.serve import BoundSocket
+    from turnwise.gateway.serve import BoundSocket, ServedPage
+    from turnwise.gateway.shared_clients import SharedClients
 
 # Modules that are otherwise loaded late. In a gateway, all clients would wait 0.5 s for the first request that needs them.
 AT_FIRST_REQUEST = (
@@ -103,6 +104,11 @@ journal that cannot be read."""
     help="The address to listen on. Any other than loopback needs keys. [default: 127.0.0.1]",
 )
 @click.option("--port", type=click.IntRange(0, 65_535), help="0 takes a free one. [default: 8484]")
+@click.option(
+    "--admin",
+    metavar="ADDRESS",
+    help="Where the page and `/admin` are served instead, for people with an admin key: 127.0.0.1:8485.",
+)
 @json_option("Print the address as one JSON line, and log in JSON lines.")
 @click.option("--quiet", is_flag=True, help="Log errors only. Otherwise each request has a line on standard error.")
 @database_option
@@ -144,6 +150,7 @@ def gateway_command(
     drain_s: float,
     database: str | None,
     workers: int,
+    admin: str | None,
 ) -> None:
     """Serve your models to any client of the four API families; broken streams arrive whole."""
     if ctx.invoked_subcommand is not None:
@@ -158,25 +165,26 @@ def gateway_command(
         from turnwise.gateway.serve import GatewayMeans, bind, run_gateway
         from turnwise.gateway.shared_clients import open_shared
 
-        config = _config(upstream, config_path, host=host, port=port)
+        config = _config(upstream, config_path, host=host, port=port, admin=admin)
         reading = None
         if upstream is None:
-            read = partial(_config, None, config_path, host=host, port=port)
+            read = partial(_config, None, config_path, host=host, port=port, admin=admin)
             reading = ConfigReading(read=read, path=config_path or config_file(os.environ))
         from turnwise.terminal.databases import checked_dsn
 
         dsn = None if database is None else checked_dsn(database)
+        at = _bind_page(config)
+        tells = partial(_tell, as_json=as_json, page="" if at is None else at.url)
         listening, seat = None, None
         if workers > 1:
             from turnwise.gateway.workers import WorkerProcesses
 
             listening = bind(config)
-            told = partial(_tell, listening, as_json=as_json)
             seat = WorkerProcesses(
                 workers,
                 config=config,
                 reading=reading,
-                tells=told,
+                tells=partial(tells, listening),
                 closes=listening.close,
                 ends_s=grace_s + drain_s,
             ).run()
@@ -192,9 +200,10 @@ def gateway_command(
             means = GatewayMeans(
                 config=config,
                 opens=opens,
-                tells=lambda own: _tell(own, as_json=as_json) if seat is None else seat.ready(),
+                tells=tells if seat is None else lambda own: seat.ready(),
                 keys=key_file(os.environ),
                 shared=shared,
+                page=None if at is None else _page(at, shared=shared, database=dsn),
                 forward_key=forward_key,
                 grace_s=grace_s,
                 drain_s=drain_s,
@@ -204,6 +213,25 @@ def gateway_command(
             )
             ending = run_gateway(means)
     sys.exit(CANCELLED if ending.at_once else 0)
+
+
+def _bind_page(config: "GatewayConfig") -> "BoundSocket | None":
+    """The page's address, if there is one; before processes part, so that all of them serve it. Raises CallerError."""
+    if not config.admin:
+        return None
+    from turnwise.gateway.page_server import bind_page
+
+    return bind_page(config)
+
+
+def _page(at: "BoundSocket", *, shared: "SharedClients", database: str | None) -> "ServedPage":
+    from turnwise.base.clock import SystemClock
+    from turnwise.gateway.page_server import page_beside
+    from turnwise.journal.journal import Journal, journal_path
+
+    clock = SystemClock()
+    opens = partial(Journal, database or journal_path(os.environ), clock=clock)
+    return partial(page_beside, listening=at, shared=shared, opens=opens, clock=clock)
 
 
 def _open_service(
@@ -223,8 +251,10 @@ def _open_service(
     )
 
 
-def _config(upstream: str | None, path: Path | None, *, host: str | None, port: int | None) -> "GatewayConfig":
-    """The file, or the one upstream; host and port of the command line override the file. Raises CallerError."""
+def _config(
+    upstream: str | None, path: Path | None, *, host: str | None, port: int | None, admin: str | None
+) -> "GatewayConfig":
+    """The file, or the one upstream; addresses of the command line override the file. Raises CallerError."""
     from turnwise.gateway.config import config_file, config_of, read_config
 
     if upstream is not None and path is not None:
@@ -236,18 +266,28 @@ def _config(upstream: str | None, path: Path | None, *, host: str | None, port: 
         if path is None and not own.exists():
             raise Failure(f"give --upstream MODEL-or-URL, or write routes into `{own}`")
         config = read_config(own)
-    return msgspec.structs.replace(
-        config, host=config.host if host is None else host, port=config.port if port is None else port
-    )
+    own = {name: told for name, told in (("host", host), ("port", port), ("admin", admin)) if told is not None}
+    try:
+        return msgspec.structs.replace(config, **own)
+    except ValueError as error:
+        raise Failure(str(error)) from None
 
 
-def _tell(listening: "BoundSocket", *, as_json: bool) -> None:
+def _tell(listening: "BoundSocket", *, as_json: bool, page: str) -> None:
     own, url = listening.own, listening.url
     if as_json:
-        line = msgspec.json.encode({"turnwise": __version__, "url": url, "host": own.ip, "port": own.port}).decode()
-        say(line, stream=sys.stdout, as_it_is=True)
+        told = {
+            "turnwise": __version__,
+            "url": url,
+            "host": own.ip,
+            "port": own.port,
+            **({"admin": page} if page else {}),
+        }
+        say(msgspec.json.encode(told).decode(), stream=sys.stdout, as_it_is=True)
     else:
         say(f"turnwise gateway on {url}   (OpenAI: {url}/v1, Anthropic and Gemini: {url})", stream=sys.stdout)
+        if page:
+            say(f"its page on {page}", stream=sys.stdout)
 
 
 @gateway_command.command("report", cls=EndsWithLine, epilog=REPORT_EPILOG)

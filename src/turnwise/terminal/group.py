@@ -102,6 +102,7 @@ COMMANDS = {
     "sessions": ("turnwise.terminal.sessions", "List, show, fork and delete the sessions kept so far."),
     "replay": ("turnwise.terminal.run", "Run a session again from its journal, without any request."),
     "usage": ("turnwise.terminal.usage", "Show how many requests were sent, what for, and what they cost."),
+    "look": ("turnwise.terminal.look", "Look at your usage in a browser."),
     "auth": ("turnwise.terminal.auth", "Store a provider's key; list and remove stored keys."),
     "models": ("turnwise.terminal.check", "List models: limits, prices, and what a server offers."),
     "compare": ("turnwise.terminal.compare", "Give a prompt to several models, side by side."),
