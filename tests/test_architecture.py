@@ -39,7 +39,7 @@ NODES = {
     "editors": 12_150,
     "endpoints": 11_200,
     "gateway": 22_500,
-    "journal": 25_800,
+    "journal": 25_900,
     "lab": 40_800,
     "relay": 19_950,
     "replay": 8_700,
