@@ -286,7 +286,7 @@ BENCHMARK = Benchmark(
         "`/healthz` meanwhile: its longest wait is the longest pause of the event loop. turnwise runs as "
         "its command starts it, with healing and ledger, on asyncio's loop and on uvloop; LiteLLM's proxy with one worker, on "
         "uvloop as it always is, without a database, with telemetry and the download of prices switched off. "
-        "`key and budgets`: the client's key stands in the journal and has three budgets, its team's among them. LiteLLM's keys "
+        "`key and budgets`: the client's key stands in the journal and has a budget, and so has its team. LiteLLM's keys "
         "and their budgets need a database through Prisma, so beside it stands the budget of a provider, in LiteLLM's memory. On "
         "a machine with other work, set TURNWISE_PACED_REALTIME=1, as for the paced streams."
     ),
@@ -298,7 +298,7 @@ BENCHMARK = Benchmark(
         against_litellm(SHORT, "a whole answer", "CPU a request"),
         against_litellm(SHORT, "a stream of 20 chunks", "CPU a request"),
         Ratio(
-            name="LiteLLM's proxy with a provider's budget, turnwise with a key and three budgets",
+            name="LiteLLM's proxy with a provider's budget, turnwise with a key and two budgets",
             group=SHORT,
             case="a whole answer",
             measure="CPU a request",

@@ -1,7 +1,6 @@
 """The hot paths of the gateway: a client's request through the application, as its server calls it, and back. No socket.
 
-With budgets the key stands in the journal and belongs to a team; it has a limit of money and one of requests, its team one of
-money: three budgets a request. Without, the gateway has no keys.
+With budgets the key stands in the journal and belongs to a team, and both have a limit of money. Without, there are no keys.
 """
 
 import asyncio
@@ -78,16 +77,15 @@ def with_key(path: Path, clock: Any) -> tuple[str, Any]:
 
 
 def add_key(path: Path) -> str:
-    """A key with three budgets that are never full."""
+    """A key with two budgets that are never full: its own and its team's."""
     from turnwise import Journal
     from turnwise.journal.gateway_rows import Actor, GatewayOwner, OwnerTerms
 
     by = Actor(who="counted", place="here")
     with Journal(path) as journal:
-        terms = OwnerTerms(limits={"usd/month": Decimal(10**6), "requests/day": Decimal(10**9)})
+        terms = OwnerTerms(limits={"usd/month": Decimal(10**6)})
         key = journal.gateway.add_key(GatewayOwner(name="counted", team="web", terms=terms), by=by)
-        of_team = OwnerTerms(limits={"usd/month": Decimal(10**6)})
-        journal.gateway.set_owner("team", "web", lambda owner: GatewayOwner(name=owner.name, terms=of_team), by=by)
+        journal.gateway.set_owner("team", "web", lambda owner: GatewayOwner(name=owner.name, terms=terms), by=by)
     return key
 
 

@@ -176,17 +176,31 @@ def begin_states(connection: JournalConnection, names: Sequence[str], *, new: Bu
     connection.execute(f"insert into budget (name, state, updated) values {marks} on conflict do nothing", values)
 
 
-def read_states(connection: JournalConnection, names: Sequence[str], *, dialect: Dialect) -> dict[str, BudgetState]:
+KnownStates = dict[str, tuple[str, BudgetState] | None]
+"""Rows that stand, each with its text and what that says when it was last seen: a text that is the same is not read again."""
+
+
+def read_states(
+    connection: JournalConnection, names: Sequence[str], *, dialect: Dialect, known: KnownStates
+) -> dict[str, BudgetState]:
     """Those that stand, in one statement, each locked in the order of names until the transaction ends."""
     marks = ", ".join("?" * len(names))
     select = f"select name, state from budget where name in ({marks}) order by name{dialect.locked}"
-    return {name: _state_in(text, name=name) for name, text in connection.execute(select, names).fetchall()}
+    found: dict[str, BudgetState] = {}
+    for name, text in connection.execute(select, names).fetchall():
+        before = known.get(name)
+        found[name] = _state_in(text, name=name) if before is None or before[0] != text else before[1]
+    return found
 
 
-def write_states(connection: JournalConnection, states: Mapping[str, BudgetState], *, now: float) -> None:
+def write_states(
+    connection: JournalConnection, states: Mapping[str, BudgetState], *, now: float, known: KnownStates
+) -> None:
     """In one statement."""
     marks = ", ".join(["(?, ?, ?)"] * len(states))
-    values = [value for name, state in states.items() for value in (name, _text_of(state), now)]
+    texts = {name: (_text_of(state), state) for name, state in states.items()}
+    known.update(texts)
+    values = [value for name, (text, _) in texts.items() for value in (name, text, now)]
     connection.execute(
         f"insert into budget (name, state, updated) values {marks}"
         " on conflict (name) do update set state = excluded.state, updated = excluded.updated",

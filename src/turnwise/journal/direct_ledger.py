@@ -15,6 +15,7 @@ from turnwise.journal.ledger import LEAVES, STAYED, LedgerEntry, update_of, valu
 from turnwise.journal.stores import JournalConnection, JournalStore
 
 if TYPE_CHECKING:
+    from turnwise.journal.budgets import KnownStates
     from turnwise.journal.request_budgets import BudgetRefusal, RequestPart
 
 GATEWAY = "gateway"
@@ -71,7 +72,7 @@ class DirectLedger:
     def __init__(self, store: JournalStore, *, now: Callable[[], float]) -> None:
         self._store = store
         self._now = now
-        self._begun = set[str]()  # rows of budgets that stand
+        self._known: KnownStates = {}
 
     def wait_until(self, ends: float) -> None:
         """From now on this thread's work waits for the database until then (monotonic)."""
@@ -100,7 +101,7 @@ class DirectLedger:
         rows: dict[LedgerLine, int] = {}
         refused: dict[LedgerLine, BudgetRefusal] = {}
         parts = [part for change in changes if (part := change.line.part) is not None]
-        budgets = RequestBudgets(connection, dialect=self._store.dialect, now=self._now(), begun=self._begun)
+        budgets = RequestBudgets(connection, dialect=self._store.dialect, now=self._now(), known=self._known)
         budgets.open(parts)
         for change in changes:
             line, part = change.line, change.line.part

@@ -5,19 +5,20 @@ A budget belongs to a key, a user or a team and to one period (`gateway/team/ops
 whose process died has left, so its provider may have billed it: its part counts as spent.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
 
-from turnwise.journal.budgets import BudgetRow, begin_states, process_of, read_states, write_states
+from turnwise.journal.budgets import BudgetRow, KnownStates, begin_states, process_of, read_states, write_states
 from turnwise.journal.gateway_rows import COUNTED, STREAMS, OwnerKind
 from turnwise.journal.ledger import LedgerEntry, cost_of, tells_tokens
 from turnwise.journal.owners import is_alive
 from turnwise.journal.stores import Dialect, JournalConnection, JournalStore
 from turnwise.rules.limits import Leaf, MaxCost, MaxRequests, MaxTokens
-from turnwise.rules.pricing import ZERO, add, subtract
+from turnwise.rules.pricing import ZERO, add
 from turnwise.rules.reservations import Amount, BudgetPart, BudgetState, unspent
 
 ROWS = "gateway/"
@@ -27,7 +28,7 @@ UNSPENT = unspent(LEAVES)
 SOON_S = 5.0  # when to come again where only requests under way are in the way
 KEPT_S = {"minute": 600.0}  # of a row that nobody has changed
 KEPT_LONG_S = 100 * 86_400.0
-MOST_BEGUN = 10_000
+MOST_KNOWN = 10_000  # rows whose text is remembered
 MOST_ROWS = 1_000  # of a statement
 
 RequestLimits = tuple[int | None, int | None, Decimal | None]
@@ -88,6 +89,10 @@ NOTHING = _Spending((0, 0, ZERO))
 LOST = _Spending((1, 0, ZERO), (False, False, False))
 
 
+def _sum(one: Amount, other: Amount) -> Decimal:
+    return add(Decimal(one), Decimal(other))
+
+
 class _Page:
     """One row while its transaction lasts. What its parts hold together is summed up once."""
 
@@ -95,22 +100,23 @@ class _Page:
         self.parts = dict(state.parts)
         self.used = list(state.used)
         self._spent = state.spent
-        self.reserved: list[Amount] = [0, 0, ZERO]
-        for part in self.parts.values():
-            self._hold(part.amounts)
+        self._held: dict[int, Amount] = {}  # of what is limited: the sum of the parts
         self.is_changed = False
 
-    def _hold(self, amounts: Sequence[Amount]) -> None:
-        held = self.reserved
-        self.reserved = [held[0] + amounts[0], held[1] + amounts[1], add(Decimal(held[2]), Decimal(amounts[2]))]
+    def _hold(self, part: BudgetPart, *, sign: int) -> None:
+        for nth, held in self._held.items():
+            self._held[nth] = held + sign * part.amounts[nth] if nth < 2 else _sum(held, sign * part.amounts[nth])
 
     def free(self, nth: int, *, limit: Amount) -> Amount:
         """What is neither used nor reserved; below 0 where a limit was lowered."""
-        return limit - self.used[nth] - self.reserved[nth]
+        if nth not in self._held:
+            amounts = [part.amounts[nth] for part in self.parts.values()]
+            self._held[nth] = functools.reduce(_sum, amounts, ZERO) if nth == 2 else sum(amounts)
+        return limit - self.used[nth] - self._held[nth]
 
     def reserve(self, id: str, part: BudgetPart) -> None:
         self.parts[id] = part
-        self._hold(part.amounts)
+        self._hold(part, sign=1)
         self.is_changed = True
 
     def settle(self, id: str, spending: _Spending) -> None:
@@ -124,12 +130,7 @@ class _Page:
         ]
         used = self.used
         self.used = [used[0] + requests, used[1] + tokens, add(Decimal(used[2]), Decimal(usd))]
-        held = self.reserved
-        self.reserved = [
-            held[0] - part.amounts[0],
-            held[1] - part.amounts[1],
-            subtract(Decimal(held[2]), Decimal(part.amounts[2])),
-        ]
+        self._hold(part, sign=-1)
         self.is_changed = True
 
     @property
@@ -140,9 +141,8 @@ class _Page:
 class RequestBudgets:
     """The budgets of a batch of requests, inside of one transaction. `write` them at its end."""
 
-    def __init__(self, connection: JournalConnection, *, dialect: Dialect, now: float, begun: set[str]) -> None:
-        """`begun` are rows that are known to stand."""
-        self._connection, self._dialect, self._now, self._begun = connection, dialect, now, begun
+    def __init__(self, connection: JournalConnection, *, dialect: Dialect, now: float, known: KnownStates) -> None:
+        self._connection, self._dialect, self._now, self._known = connection, dialect, now, known
         self._pages: dict[str, _Page] = {}
 
     def open(self, parts: Iterable[RequestPart]) -> None:
@@ -151,15 +151,15 @@ class RequestBudgets:
         names = sorted({ask.row for part in parts for ask in part.asks})
         if not names:
             return
-        if new := [name for name in names if name not in self._begun]:
+        if new := [name for name in names if name not in self._known]:
             for few in _by_few(new):
                 begin_states(self._connection, few, new=UNSPENT, now=self._now)
-            if len(self._begun) > MOST_BEGUN:
-                self._begun.clear()
-            self._begun.update(new)
+            if len(self._known) > MOST_KNOWN:
+                self._known.clear()
+            self._known.update(dict.fromkeys(new))
         found: dict[str, BudgetState] = {}
         for few in _by_few(names):
-            found.update(read_states(self._connection, few, dialect=self._dialect))
+            found.update(read_states(self._connection, few, dialect=self._dialect, known=self._known))
         for name in names:
             state = found.get(name)
             if state is None:  # it was deleted meanwhile, or its attempt was rolled back
@@ -214,7 +214,8 @@ class RequestBudgets:
     def write(self) -> None:
         changed = [name for name, page in self._pages.items() if page.is_changed]
         for few in _by_few(changed):
-            write_states(self._connection, {name: self._pages[name].state for name in few}, now=self._now)
+            states = {name: self._pages[name].state for name in few}
+            write_states(self._connection, states, now=self._now, known=self._known)
 
 
 def _by_few(names: list[str]) -> list[list[str]]:
