@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import os
 import sys
+import time
 import urllib.parse
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from pathlib import Path
@@ -28,6 +29,15 @@ from turnwise.gateway.doors import (
     PieceWriter,
     encode_refusal,
     family_of,
+)
+from turnwise.gateway.passing import (
+    is_free_form,
+    is_upload,
+    passed_headers,
+    passed_query,
+    passes,
+    refuse_passed,
+    ticket_holder,
 )
 from turnwise.relay.client_request import asked_path, is_deeper
 from turnwise.wire.profiles import FamilyName
@@ -121,6 +131,7 @@ class Visit:
         self._send = send
         self.http_version: str = scope["http_version"]
         self.method: str = scope["method"]
+        self.scheme: str = scope.get("scheme", "http")
         self.path: str = scope["raw_path"].decode("latin-1")
         self.raw_query: bytes = scope["query_string"]
         self.headers = tuple([(key.decode("latin-1"), value.decode("latin-1")) for key, value in scope["headers"]])
@@ -134,6 +145,7 @@ class Visit:
         self.has_started = False
         self.kind = ""  # of the request, as the counts name it
         self.is_served = False  # the service has it and counts it
+        self.upload_secret = ""  # for an upload: the digest of the client's key
         self.is_only_client = True  # the only client with a key
         self.left = asyncio.Event()  # set once the client has gone
         self.direct: PieceWriter | None = None
@@ -249,7 +261,7 @@ class GatewayApp:
         asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
         if asked is not None:
             visit.family, visit.kind = asked.family, asked.kind
-            if asked.kind == "embed" and visit.path in self._rules.passes:
+            if asked.kind == "embed" and passes(self._rules.passes, "POST", visit.path):
                 asked = None  # the file says that this path goes on as it is
         if visit.method in ("GET", "HEAD") and visit.path in ("/healthz", "/readyz"):
             # A probe may come by any name or address. The answer says nothing that a page should not read.
@@ -310,6 +322,9 @@ class GatewayApp:
             return None
         visit.is_only_client = len(keys) == 1
         found = find_client(doors.keys_in(visit.headers, visit.query), keys=keys)
+        if is_upload(visit.path):
+            found = found or ticket_holder(visit.query, keys, now=time.time())
+            visit.upload_secret = next((digest for digest, client in keys.items() if client is found), "")
         if found is not None and self._keys.holds(found):
             return found
         return DoorRefusal(
@@ -328,7 +343,7 @@ class GatewayApp:
             if (why := await _why_no_metrics(visit, client)) is not None:
                 return DoorRefusal(reason="admin_key", status=403, message=why, code="admin_key_required")
             await self._tell_counts(visit)
-        elif asked is None and not (visit.method == "POST" and visit.path in self._rules.passes):
+        elif asked is None and not passes(self._rules.passes, visit.method, visit.path):
             return _nothing_there(visit)
         elif asked is not None and asked.kind == "models":
             body = await self._service.models(asked.family, asked.model)
@@ -380,7 +395,11 @@ class GatewayApp:
         self, visit: Visit, asked: AskedPath | None, *, client: "AnyClient | None"
     ) -> DoorRefusal | None:
         bounds = self._rules.bounds
-        refusal = doors.refuse_content(visit.headers) or doors.refuse_length(visit.headers, most=bounds.body_bytes)
+        if asked is None:
+            refusal = refuse_passed(visit.method, visit.path, visit.headers, has_body=visit.is_unread)
+        else:
+            refusal = doors.refuse_content(visit.headers)
+        refusal = refusal or doors.refuse_length(visit.headers, most=bounds.body_bytes)
         if refusal is not None:
             return refusal
         busy = ""
@@ -392,7 +411,7 @@ class GatewayApp:
             return DoorRefusal(reason="busy", status=503, message=f"{busy}; try again", retry_after_s=RETRY_AFTER_S)
         self._open += 1
         try:
-            body = await _read_body(visit, bounds=bounds)
+            body = await _read_body(visit, bounds=bounds, is_json=asked is not None or not is_free_form(visit.headers))
             if isinstance(body, DoorRefusal):
                 await self._refuse(visit, body)
             else:
@@ -402,11 +421,16 @@ class GatewayApp:
         return None
 
     def _call_of(self, visit: Visit, asked: AskedPath | None, *, body: bytes, client: "AnyClient | None") -> ClientCall:
+        query, headers = doors.listed_query(visit.query), doors.listed_headers(visit.headers)
+        if asked is None:
+            query = (*query, *passed_query(visit.query))
+            headers = (*headers, *passed_headers(visit.path, visit.headers))
         return ClientCall(
             id=visit.id,
+            method=visit.method,
             path=visit.path,
-            query=doors.listed_query(visit.query),
-            headers=doors.listed_headers(visit.headers),
+            query=query,
+            headers=headers,
             body=body,
             family=visit.family,
             kind="passed" if asked is None or asked.kind == "models" else asked.kind,
@@ -418,6 +442,8 @@ class GatewayApp:
             client_key=_key_to_forward(visit) if self._rules.forward_key else "",
             trace=tuple([pair for pair in visit.headers if pair[0] in TRACE]),
             limits=None if isinstance(client, ClientKey) else client,
+            upload_secret=visit.upload_secret,
+            place=f"{visit.scheme}://{doors.values_of(visit.headers, 'host')[0]}",
         )
 
     async def _answer(self, visit: Visit, call: ClientCall) -> None:
@@ -444,7 +470,7 @@ async def _why_no_metrics(visit: Visit, client: "AnyClient | None") -> str | Non
     )
 
 
-async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusal:
+async def _read_body(visit: Visit, *, bounds: Bounds, is_json: bool = True) -> bytes | DoorRefusal:
     """Raises ClientGone."""
     pieces: list[bytes] = []
     size = 0
@@ -469,7 +495,7 @@ async def _read_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusal:
         )
     visit.is_unread = False
     body = b"".join(pieces)
-    if await beside_loop(lambda: is_deeper(body, most=bounds.depth), size=size):
+    if is_json and await beside_loop(lambda: is_deeper(body, most=bounds.depth), size=size):
         return DoorRefusal(
             reason="body",
             status=400,

@@ -74,6 +74,7 @@ class LimitedClient(msgspec.Struct, frozen=True, kw_only=True):
     """A client with a key of the journal. `models` are the patterns of its key, its user and its team, each None or some."""
 
     name: str
+    team: str = ""
     rights: str = ""
     models: tuple[tuple[str, ...], ...] = ()
     unknown_price: str = "refuse"
@@ -140,6 +141,7 @@ def client_of(key: GatewayOwner, owners: OwnerSet) -> LimitedClient:
     ends += [owner.revoked for owner in known if owner.revoked is not None]
     return LimitedClient(
         name=key.name,
+        team=key.team,
         rights=key.rights,
         models=tuple([owner.terms.models for owner in known if owner.terms.models]),
         unknown_price=next((o.terms.unknown_price for o in known if o.terms.unknown_price != "refuse"), "refuse"),
