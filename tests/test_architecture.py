@@ -41,7 +41,7 @@ NODES = {
     "gateway": 24_100,
     "journal": 25_750,
     "lab": 40_800,
-    "relay": 21_450,
+    "relay": 21_550,
     "replay": 8_700,
     "rules": 37_750,
     "running": 21_150,

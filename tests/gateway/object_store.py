@@ -70,7 +70,7 @@ class ObjectStore:
 
     def add(self, path: str, **fields: Any) -> Object:
         kind, number = KINDS[path], next(self._numbers)
-        id = f"{kind.name}{number:04}x"
+        id = f"{kind.name}{number:04}x{self.url.rpartition(':')[2]}"
         told: Object = {"name": id} if kind.google else {"id": id, "object": kind.kind, "type": kind.kind}
         made = {**told, "created_at": 1, "status": "completed", **fields}
         self.objects[path][id.rpartition("/")[2]] = made

@@ -1,5 +1,6 @@
 """What two teams of a company store at one provider with the gateway's one key: each has its own, in each API."""
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -334,6 +335,55 @@ def test_files_caches_batches_and_interactions_of_google(company: Company, tmp_p
     assert company.ask("b", "POST", "/v1beta/batches", {"batch": {"inputConfig": {"fileName": mine.name}}})[0] == 400
 
 
+SPELLINGS = (
+    "GET /v1/files/{id}/",
+    "GET //v1/files/{id}",
+    "GET /v1/./files/{id}",
+    "GET /v1/files/x/../{id}",
+    "GET /v1/files/%66{id}",
+    "GET /v1/files/{id}%00",
+    "GET /v1/files/{id};x=1",
+    "GET /v1/files/{id}:x",
+    "GET /v1/FILES/{id}",
+    "GET /v1/files/own%2F..%2F{id}",
+    "GET /v1/files?after={id}",
+    "GET /v1/files?after=x&after={id}",
+    "GET /v1/files?before={id}",
+    "HEAD /v1/files/{id}",
+    "PUT /v1/files/{id}",
+    "DELETE /v1/files",
+    "PATCH /v1/files",
+    "POST /v1/files/{id}",
+    "GET /v1beta/files/{id}",
+    "GET /upload/v1beta/files?upload_id={id}",
+    "POST /upload/v1beta/files?upload_id={id}",
+)
+HEADERS: tuple[dict[str, str], ...] = (
+    {},
+    {"x-goog-api-client": "x"},
+    {"anthropic-version": "2023-06-01", "anthropic-beta": "files-api-2025-04-14"},
+    {"x-http-method-override": "GET", "x-goog-upload-command": "upload, finalize"},
+)
+
+
+def test_no_spelling_of_a_path_and_no_header_leads_to_anothers_object(company: Company) -> None:
+    """Proves: of all that the other team sends, nothing with the id reaches the provider, and no list has it."""
+    id = company.openai("a").files.create(file=("f", b"words"), purpose="assistants").id
+    began = len(company.store.received)
+    for spelled in SPELLINGS:
+        method, _, path = spelled.format(id=id).partition(" ")
+        for headers in HEADERS:
+            connection = http.client.HTTPConnection("127.0.0.1", company.gateway.port, timeout=HANG_S)
+            every = {"authorization": f"Bearer {company.keys['b']}", "content-type": "application/json", **headers}
+            connection.request(method, path, b"{}" if method in ("POST", "PUT", "PATCH") else None, every)
+            with connection.getresponse() as answer:
+                told = answer.read()
+            connection.close()
+            assert answer.status >= 400 or (b'"data":[' in told and id.encode() not in told), (spelled, headers, told)
+    assert not [one for one in company.store.received[began:] if id in repr(one)]
+    assert company.openai("a").files.retrieve(id).id == id
+
+
 def test_a_form_goes_up_as_it_is_under_the_upstreams_name_of_the_model(company: Company) -> None:
     """Proves: audio with its boundary, the alias in its field replaced; a model that no route has is refused."""
     audio = bytes(range(256)) * 20
@@ -380,3 +430,29 @@ def test_another_process_knows_whose_a_response_is(
         missing(*[lambda at=at: at.openai("b").responses.retrieve(id) for at in (one, two)])
         assert two.openai("a2").responses.retrieve(id).id == id
         assert two.openai("a").responses.create(model="gpt-x", input="hi", previous_response_id=id).status
+
+
+def test_a_request_goes_to_the_upstream_that_has_its_object(tmp_path: Path) -> None:
+    """Proves: of two upstreams that share the conversations; each response is found, and continued, where it was made."""
+    keys = add_keys(tmp_path / "state" / "journal.db")
+    config = tmp_path / "gateway.toml"
+    with ExitStack() as stack:
+        stores = [stack.enter_context(object_store()) for _ in range(2)]
+        upstreams = [f'{{ url = "{at.url}/v1", family = "openai_responses", key_env = "STORE_KEY" }}' for at in stores]
+        config.write_text(
+            f'[[route]]\nstored = "team"\nupstream = [{", ".join(upstreams)}]\npass = ["/v1/responses/*"]\n'
+        )
+        words = ("--config", str(config))
+        gateway = stack.enter_context(served_gateway(tmp_path, *words, upstream=None, env={"STORE_KEY": KEY}))
+        there = Company(stores[0], gateway, keys, stack)
+        a, b = there.openai("a"), there.openai("b")
+        made = [a.responses.create(model="m", input=f"{number}", store=True) for number in range(12)]
+        assert all(store.objects["/v1/responses"] for store in stores)
+        for one in made:
+            assert a.responses.retrieve(one.id).id == one.id
+            assert a.responses.create(model="m", input="on", previous_response_id=one.id).id
+        missing(*[lambda one=one: b.responses.retrieve(one.id) for one in made])
+        for store in stores:
+            own = set(store.objects["/v1/responses"])
+            told = [json.loads(one.body) for one in store.received if one.method == "POST"]
+            assert {one["previous_response_id"] for one in told if "previous_response_id" in one} <= own

@@ -91,10 +91,14 @@ def test_an_id_is_not_hidden_by_how_it_is_written() -> None:
         "f2",
         "f3",
     }
+    assert {one.id for one in ids_in_json(b'{"file\\u005fid":"f1"}')} == {"f1"}
     for text in (f"{GOOGLES}f1#/f2", f"{GOOGLES}f1?x=/f2", "f1/f2", "files/f1/f2", "files/../f2"):
         assert {one.id for one in ids_in_json(json.dumps({"file_uri": text}).encode())} == {text}
     batch = {"input": {"requests": [{"params": json.loads(body(previous_interaction_id="i1"))}]}}
     assert ids_in_json(json.dumps(batch).encode()) == {("interactions", "i1")}
+    for word in ("input_file_id", "inputFileId", "training_file", "TRAINING_FILE", "batch_file_ids"):
+        assert {one.id for one in ids_in_json(json.dumps({word: "f1"}).encode())} == {"f1"}
+    assert ids_in_json(b'{"source":{"type":"file_id","id":"f1"}}') == {("files", "f1")}
     lines = b'{"body":{"file_id":"f1"}}\n\n{"body":{"container":"c1"}}\n'
     assert ids_in_lines(lines) == {("files", "f1"), ("containers", "c1")}
     assert ids_named("file_ids[]", b"f1") == ids_named("fileIds[0]", b"f1") == [("files", "f1")]
@@ -129,6 +133,12 @@ def test_an_answer_gives_ids_only_where_the_provider_writes_them() -> None:
     answer = body(id="b1", output_file_id="f1", metadata={"output_file_id": "f2"}, text='{"output_file_id":"f3"}')
     assert ids_made(batches, answer, is_new=True) == {("batches", "b1"), ("files", "f1")}
     assert ids_made(batches, answer, is_new=False) == {("files", "f1")}
+    talks = place_of("/v1beta/interactions", "gemini")
+    assert talks is not None
+    streamed = (
+        b'event: interaction.start\ndata: {"interaction":{"id":"i1"}}\n\ndata: {"id":"i2","delta":{"id":"i3"}}\n\n'
+    )
+    assert ids_made(talks, streamed, is_new=True) == {("interactions", "i1")}
     call = {"type": "code_interpreter_call", "id": "ci", "container_id": "c1"}
     said = [{"type": "output_text", "text": '{"type":"code_interpreter_call","container_id":"c2"}', "annotations": []}]
     tools = [{"type": "code_interpreter_call", "container_id": "c3"}]
@@ -151,10 +161,10 @@ def test_a_path_is_read_as_the_upstreams_vendor_reads_it() -> None:
     assert read("/v1beta/batches/b1:cancel", "gemini") == ("batches", "b1", "cancel")
     assert read("/v1/models/m:batchGenerateContent", "gemini") == ("batches", "", "")
     assert read("/upload/v1beta/files", "gemini") == ("files", "", "")
-    for path, family in (
+    others: list[tuple[str, FamilyName]] = [
         ("/v1/evals", RESPONSES),
         ("/v1/responses", "gemini"),
-        ("/v1/models/m:x", "gemini"),
         ("/v1/filesx/a", RESPONSES),
-    ):
+    ]
+    for path, family in others:
         assert read(path, family) is None

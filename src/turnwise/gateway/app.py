@@ -443,7 +443,7 @@ class GatewayApp:
             trace=tuple([pair for pair in visit.headers if pair[0] in TRACE]),
             limits=None if isinstance(client, ClientKey) else client,
             upload_secret=visit.upload_secret,
-            place=f"{visit.scheme}://{doors.values_of(visit.headers, 'host')[0]}",
+            place=f"{'https' if _is_https(visit) else 'http'}://{doors.values_of(visit.headers, 'host')[0]}",
         )
 
     async def _answer(self, visit: Visit, call: ClientCall) -> None:
@@ -503,6 +503,11 @@ async def _read_body(visit: Visit, *, bounds: Bounds, is_json: bool = True) -> b
             code="too_deep",
         )
     return body
+
+
+def _is_https(visit: Visit) -> bool:
+    """As the client sees it: a proxy says so. A client that says so itself misleads nobody else."""
+    return visit.scheme == "https" or "https" in doors.values_of(visit.headers, "x-forwarded-proto")
 
 
 def _shown(path: str) -> str:

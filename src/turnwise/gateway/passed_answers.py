@@ -50,7 +50,7 @@ class Passing:
         chosen: ChosenRoute,
         place: StoredPlace | None,
     ) -> None:
-        self._call, self._read, self._ask, self._stored, self._at = call, read, ask, stored, at
+        self._call, self._ask, self._stored, self._at = call, ask, stored, at
         self._owns = chosen.route.stored_is == "team"
         self._owner, self._place = owner_of(call), place
         self._path, self._body = read.renamed(call, model=chosen.model)
@@ -96,8 +96,8 @@ class Passing:
         is_google = collection.id_field == "name"
         size, after = PAGING.get(next(iter(self._at)).endpoint.profile.family, USUAL_PAGING)
         query = [(name, value) for name, value in call.query if name != size or is_google]
-        asked = dict(call.query).get(size, "20")
-        wanted = max(1, int(asked)) if asked.isascii() and asked.isdigit() else 20
+        asked = dict(call.query).get(size, PAGE)
+        wanted = max(1, int(asked[:5])) if asked.isascii() and asked.isdigit() else int(PAGE)
         query += [] if is_google else [(size, PAGE)]
         items: list[msgspec.Raw] = []
         ids: list[StoredId] = []

@@ -4,7 +4,7 @@ import hmac
 import re
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
@@ -22,7 +22,7 @@ from turnwise.relay.stored_ids import (
     ids_named,
     place_of,
 )
-from turnwise.wire.family import MODULES, HttpCall
+from turnwise.wire.family import HttpCall
 from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.profiles import FamilyName
 from turnwise.wire.relay_facts import STORED, relay_facts
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # --- the paths
 
+FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 METHODS = ("GET", "POST", "PATCH", "DELETE")
 ANY = "*"
 _ONE = r"(?!\.+(?:[:/]|$))[A-Za-z0-9_~.=-]+"  # part of a path, percent-encoding excluded: no other spelling of a path
@@ -59,7 +60,7 @@ def rule_of(text: str) -> PassRule | None:
     if any(part in (".", "..") for part in path.split("/")):
         return None
     methods = (found["method"],) if found["method"] else ("POST",)
-    if not found["method"] and (ANY in path or any(place_of(path, family) for family in MODULES)):
+    if not found["method"] and (ANY in path or any(place_of(path, family) for family in FAMILIES)):
         methods = METHODS
     pattern = re.escape(path).replace(re.escape(ANY), _ONE)
     return PassRule(methods, path, re.compile(pattern, re.ASCII))

@@ -713,7 +713,7 @@ class RelayService:
                     if sent is not None:
                         sent.ended(received)
                 if sent is None:
-                    account.counted(provider, model, told, is_estimated=False)
+                    account.counted(provider, model, told, purpose="pass")
                 if not isinstance(told, Fault):
                     break
                 told = self._as_told(told, opened, account=account)

@@ -3,7 +3,6 @@ an answer gave to a client, before the client sees it: it belongs to the team of
 For everybody else it does not exist.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -24,7 +23,7 @@ from turnwise.journal.stored_rows import (
 )
 from turnwise.journal.stores import JournalStore
 from turnwise.relay.client_request import ClientRequest, RequestRefused
-from turnwise.relay.stored_ids import LONGEST_ID, UPLOADS, StoredId, ids_in_event
+from turnwise.relay.stored_ids import LONGEST_ID, UPLOADS, StoredId, ids_in_event, may_make
 from turnwise.wire.profiles import FamilyName
 
 T = TypeVar("T")
@@ -111,7 +110,6 @@ def _kept_s(one: StoredId) -> float:
     return SHORTLY_KEPT_S if one.kind in _SHORTLY_KEPT else KEPT_S
 
 
-_MAKES = re.compile(rb"container|code_(?:interpreter|execution)")  # a tool that makes files
 MOST_HELD = 4 * 1024 * 1024  # of one event
 
 
@@ -187,6 +185,6 @@ def owning_outlet(
 ) -> OwningOutlet | None:
     """None for a request after which nothing is stored."""
     is_stored = any(bytes(asked.fields.get(name, b"false")) == b"true" for name in ("store", "background"))
-    if not is_stored and not _MAKES.search(call.body):
+    if not is_stored and not may_make(call.family, call.body):
         return None
     return OwningOutlet(outlet, stored=stored, owner=owner_of(call), family=call.family, streams=asked.streams)

@@ -117,9 +117,9 @@ NAMED: Mapping[str, str] = {
     "conversation_id": "conversations",
     "file_id": "files",
     "file_ids": "files",
-    "input_file_id": "files",
-    "input_file_ids": "files",
     "file_uri": "files",
+    "training_file": "files",
+    "validation_file": "files",
     "batch_id": "batches",
     "vector_store_id": "vector_stores",
     "vector_store_ids": "vector_stores",
@@ -147,6 +147,23 @@ _GOOGLES_NAME = re.compile(
 NOBODYS = "what is stored at the provider under this name has no owner that the gateway knows"
 
 
+_BY_ID = {"item_reference": "", "reasoning": "encrypted_content", "image_generation_call": "result"}
+"""Types of items of which the id alone may be sent, and the field that then is missing."""
+
+_WORDS = tuple(
+    [
+        word.replace("_", "").encode()
+        for word in (*NAMED, *_NOBODYS, *_BY_ID, '"audio"', '"prompt"', 'uri"', "file_name", r"\u00")
+    ]
+)
+
+
+def _may_name(text: bytes) -> bool:
+    """Most bodies have none of the words: their values are not built."""
+    plain = text.replace(b"_", b"").lower()
+    return any(word in plain for word in _WORDS)
+
+
 def _folded(key: str) -> str:
     return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda capital: f"_{capital[0]}", key).lower()
 
@@ -160,12 +177,12 @@ def ids_in_request(family: FamilyName, body: bytes) -> set[StoredId]:
         if found is not None and not is_made and _folded(given) not in NAMED and found.says(raw):
             raise RequestRefused(f"`{given}` is not served here: {NOBODYS}", field=given)
     free = frozenset(map(_folded, facts.stored.free))
-    return set(_walk(_pairs_of(body), free=free))
+    return set(_walk(_pairs_of(body), free=free)) if _may_name(body) else set()
 
 
 def ids_in_json(body: bytes) -> set[StoredId]:
     """The ids in any body that is passed on, of a batch of requests, too. Raises RequestRefused as above."""
-    return set(_walk(_pairs_of(body), free=_FREE))
+    return set(_walk(_pairs_of(body), free=_FREE)) if _may_name(body) else set()
 
 
 def ids_in_lines(text: bytes) -> set[StoredId]:
@@ -211,7 +228,9 @@ def _walk(value: object, *, free: frozenset[str]) -> Iterator[StoredId]:
         tells = bool(kinds) and all(isinstance(kind, str) and kind.endswith("_output") for kind in kinds)
         calls = bool(kinds) and all(kind in ("tool_use", "server_tool_use", "mcp_tool_use") for kind in kinds)
         for key, inner in pairs:
-            name = _folded(key)
+            name = "file_id" if key == "id" and "file_id" in kinds else _folded(key)
+            if name.endswith(("_file_id", "_file_ids")):
+                name = "file_ids"
             if name in free or (calls and name == "input" and isinstance(inner, tuple)):
                 continue
             is_file = isinstance(inner, str) and _OF_FILE.search(inner) is not None
@@ -223,10 +242,6 @@ def _walk(value: object, *, free: frozenset[str]) -> Iterator[StoredId]:
             elif name == "uri" and is_file and is_own_file(str(inner)):
                 yield stored_id("files", str(inner))
             yield from _walk(inner, free=free | {"response"} if name == "function_response" else free)
-
-
-_BY_ID = {"item_reference": "", "reasoning": "encrypted_content", "image_generation_call": "result"}
-"""Types of items of which the id alone may be sent, and the field that then is missing."""
 
 
 def _check_items(kinds: list[object], pairs: Pairs) -> None:
@@ -289,6 +304,15 @@ def _ids_of(collection: Collection, fields: Fields, *, is_new: bool) -> set[Stor
         if made := string_of(inner, last):
             found.add(stored_id(kind, made))
     return found
+
+
+_MAKERS = ("openai_responses", "anthropic_messages")
+_MAKES = re.compile(rb'"container"\s*:|"type"\s*:\s*"(?:code|bash|text_editor)_')
+
+
+def may_make(family: FamilyName, body: bytes) -> bool:
+    """Whether a tool of the request may make containers or files, without the answer being stored."""
+    return family in _MAKERS and _MAKES.search(body) is not None
 
 
 def ids_in_event(family: FamilyName, text: bytes) -> set[StoredId]:
