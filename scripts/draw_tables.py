@@ -492,7 +492,8 @@ def gateway_fields() -> str:
         "",
         "## What is stored at the provider",
         "With the gateway's key each client could read what the others stored there. So these are refused, for any upstream,",
-        "unless the route belongs to one client (`one_client`). A body without `store` is served as `store: false`.",
+        "unless the route belongs to one client (`one_client`), or says whose it is ([`stored`](gateway-stored.md)). A body",
+        "without `store` is served as `store: false`.",
     ]
     lines += table(
         ("clients of", "fields", "keys within content and tools"),
@@ -567,6 +568,7 @@ EXAMPLE = "anthropic_messages"  # the family that the page shows
 WITHOUT = {
     "agent/models.py": "right: names of models begin with that word",
     "coding_agent/choice.py": "right: what is meant where nothing says which",
+    "relay/stored_ids.py": "a default: its provider stores at OpenAI's paths; nothing that an answer has stored has an owner",
     "rules/provider_tool_costs.py": "wrong: what a tool on the provider's side costs beside the tokens is not told",
     "rules/recovery.py": "a default: where an API's own data stands beside a part, a count of tokens proves no cut",
     "telemetry/names.py": "a default: the row's name is the provider's",

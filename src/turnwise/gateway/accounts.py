@@ -642,13 +642,15 @@ class Account:
         if answers:
             answers[0].kinds.update(own)  # the first of them was asked again, or continued
 
-    def counted(self, provider: str, model: str, found: bytes | Fault, *, is_estimated: bool) -> None:
-        """Tokens were counted upstream, or (`is_estimated`) could not be: no provider bills that, so the ledger does not have
-        it."""
+    def counted(
+        self, provider: str, model: str, found: bytes | Fault, *, is_estimated: bool = False, purpose: str = "count"
+    ) -> None:
+        """Tokens were counted upstream, or (`is_estimated`) could not be, or something was passed on for nothing: no provider
+        bills that, so the ledger does not have it."""
         self._last = (provider, model)
         outcome = str(found.kind) if isinstance(found, Fault) else OK
         self._fault = "" if outcome == OK or is_estimated else outcome
-        self._count_of_model("turnwise_gateway_upstream_requests_total", provider, model, "count", outcome)
+        self._count_of_model("turnwise_gateway_upstream_requests_total", provider, model, purpose, outcome)
         if outcome == OK:
             self._served.add((provider, model))
         self._count_models()

@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import os
 import sys
+import time
 import urllib.parse
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from pathlib import Path
@@ -28,6 +29,15 @@ from turnwise.gateway.doors import (
     PieceWriter,
     encode_refusal,
     family_of,
+)
+from turnwise.gateway.passing import (
+    is_free_form,
+    is_upload,
+    passed_headers,
+    passed_query,
+    passes,
+    refuse_passed,
+    ticket_holder,
 )
 from turnwise.journal.gateway_rows import without_keys
 from turnwise.relay.client_request import asked_path, is_deeper
@@ -122,6 +132,7 @@ class Visit:
         self._send = send
         self.http_version: str = scope["http_version"]
         self.method: str = scope["method"]
+        self.scheme: str = scope.get("scheme", "http")
         self.path: str = scope["raw_path"].decode("latin-1")
         self.raw_query: bytes = scope["query_string"]
         self.headers = tuple([(key.decode("latin-1"), value.decode("latin-1")) for key, value in scope["headers"]])
@@ -135,6 +146,7 @@ class Visit:
         self.has_started = False
         self.kind = ""  # of the request, as the counts name it
         self.is_served = False  # the service has it and counts it
+        self.upload_secret = ""  # for an upload: the digest of the client's key
         self.is_only_client = True  # the only client with a key
         self.left = asyncio.Event()  # set once the client has gone
         self.direct: PieceWriter | None = None
@@ -265,7 +277,7 @@ class GatewayApp:
         asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
         if asked is not None:
             visit.family, visit.kind = asked.family, asked.kind
-            if asked.kind == "embed" and visit.path in self._rules.passes:
+            if asked.kind == "embed" and passes(self._rules.passes, "POST", visit.path):
                 asked = None  # the file says that this path goes on as it is
         if visit.method in ("GET", "HEAD") and visit.path in ("/healthz", "/readyz"):
             # A probe may come by any name or address. The answer says nothing that a page should not read.
@@ -328,6 +340,9 @@ class GatewayApp:
             return None
         visit.is_only_client = len(keys) == 1
         found = find_client(doors.keys_in(visit.headers, visit.query), keys=keys)
+        if is_upload(visit.path):
+            found = found or ticket_holder(visit.query, keys, now=time.time())
+            visit.upload_secret = next((digest for digest, client in keys.items() if client is found), "")
         if found is not None and self._keys.holds(found):
             return found
         return DoorRefusal(
@@ -346,7 +361,7 @@ class GatewayApp:
             if (why := await _why_no_metrics(visit, client)) is not None:
                 return DoorRefusal(reason="admin_key", status=403, message=why, code="admin_key_required")
             await self._tell_counts(visit)
-        elif asked is None and not (visit.method == "POST" and visit.path in self._rules.passes):
+        elif asked is None and not passes(self._rules.passes, visit.method, visit.path):
             return _nothing_there(visit)
         elif asked is not None and asked.kind == "models":
             body = await self._service.models(self._call_of(visit, asked, body=b"", client=client))
@@ -401,7 +416,11 @@ class GatewayApp:
         self, visit: Visit, asked: AskedPath | None, *, client: "AnyClient | None"
     ) -> DoorRefusal | None:
         bounds = self._rules.bounds
-        refusal = doors.refuse_content(visit.headers) or doors.refuse_length(visit.headers, most=bounds.body_bytes)
+        if asked is None:
+            refusal = refuse_passed(visit.method, visit.path, visit.headers, has_body=visit.is_unread)
+        else:
+            refusal = doors.refuse_content(visit.headers)
+        refusal = refusal or doors.refuse_length(visit.headers, most=bounds.body_bytes)
         if refusal is not None:
             return refusal
         busy = ""
@@ -413,7 +432,9 @@ class GatewayApp:
             return DoorRefusal(reason="busy", status=503, message=f"{busy}; try again", retry_after_s=RETRY_AFTER_S)
         self._open += 1
         try:
-            body = await read_visit_body(visit, bounds=bounds)
+            body = await read_visit_body(
+                visit, bounds=bounds, is_json=asked is not None or not is_free_form(visit.headers)
+            )
             if isinstance(body, DoorRefusal):
                 await self._refuse(visit, body)
             else:
@@ -423,11 +444,16 @@ class GatewayApp:
         return None
 
     def _call_of(self, visit: Visit, asked: AskedPath | None, *, body: bytes, client: "AnyClient | None") -> ClientCall:
+        query, headers = doors.listed_query(visit.query), doors.listed_headers(visit.headers)
+        if asked is None:
+            query = (*query, *passed_query(visit.query))
+            headers = (*headers, *passed_headers(visit.path, visit.headers))
         return ClientCall(
             id=visit.id,
+            method=visit.method,
             path=visit.path,
-            query=doors.listed_query(visit.query),
-            headers=doors.listed_headers(visit.headers),
+            query=query,
+            headers=headers,
             body=body,
             family=visit.family,
             kind="passed" if asked is None or asked.kind == "models" else asked.kind,
@@ -440,6 +466,8 @@ class GatewayApp:
             trace=tuple([pair for pair in visit.headers if pair[0] in TRACE]),
             limits=None if isinstance(client, ClientKey) else client,
             same_turn=doors.same_turn_of(visit.headers, visit.query),
+            upload_secret=visit.upload_secret,
+            place=f"{'https' if _is_https(visit) else 'http'}://{doors.values_of(visit.headers, 'host')[0]}",
         )
 
     async def _answer(self, visit: Visit, call: ClientCall) -> None:
@@ -466,7 +494,7 @@ async def _why_no_metrics(visit: Visit, client: "AnyClient | None") -> str | Non
     )
 
 
-async def read_visit_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusal:
+async def read_visit_body(visit: Visit, *, bounds: Bounds, is_json: bool = True) -> bytes | DoorRefusal:
     """Raises ClientGone."""
     pieces: list[bytes] = []
     size = 0
@@ -491,7 +519,7 @@ async def read_visit_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusa
         )
     visit.is_unread = False
     body = b"".join(pieces)
-    if await beside_loop(lambda: is_deeper(body, most=bounds.depth), size=size):
+    if is_json and await beside_loop(lambda: is_deeper(body, most=bounds.depth), size=size):
         return DoorRefusal(
             reason="body",
             status=400,
@@ -503,6 +531,11 @@ async def read_visit_body(visit: Visit, *, bounds: Bounds) -> bytes | DoorRefusa
 
 def _place(visit: Visit) -> str:
     return visit.client[0] if visit.client else "unknown"
+
+
+def _is_https(visit: Visit) -> bool:
+    """As the client sees it: a proxy says so. A client that says so itself misleads nobody else."""
+    return visit.scheme == "https" or "https" in doors.values_of(visit.headers, "x-forwarded-proto")
 
 
 def _shown(path: str) -> str:

@@ -27,7 +27,8 @@ Of a route:
 | `calls_in_text` | "auto" | calls that the model wrote into its text: "auto", "on", "off" |
 | `one_call_at_a_time` | false | give the client one tool call a response |
 | `max_output_tokens` | none | a cap on the output tokens of one answer, its continuations included |
-| `pass` | none | further paths that go on as they are (POST) |
+| `pass` | none | further paths that go on as they are: `"/v1/embeddings"`, `"GET /v1/files/*"` |
+| `stored` | "refused" | what clients may do with what a provider stores: "refused", "team" (their team's own), "shared" |
 | `one_client` | false | true or the name of a client's key: what is stored at the provider may be used; true is for one key |
 | `deadlines` | the file's | as `[deadlines]`, for this route |
 | `before_request` | none | `{ url, key_env, otherwise }`: asked by HTTP whether a request may leave |
@@ -38,7 +39,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -50,8 +51,9 @@ from turnwise.gateway.before_request import BeforeRequest
 from turnwise.gateway.client_bounds import Bounds, ClientKey
 from turnwise.gateway.doors import is_host, is_network, is_origin
 from turnwise.gateway.key_files import check_key_files
+from turnwise.gateway.passing import ANY, rule_of, serves_already, why_not_understood
 from turnwise.gateway.unreachable_store import UnreachableStore
-from turnwise.relay.client_request import asked_path
+from turnwise.relay.stored_ids import place_of
 from turnwise.rules.retries import RetryPolicy
 from turnwise.settings.catalogue import with_near_field
 from turnwise.settings.settings import MAX_FILE_BYTES, user_folder
@@ -160,7 +162,6 @@ STORED = frozenset(
     projects responses sessions skills threads tunedmodels uploads usage vector_stores videos""".split()
 )
 
-_PATH = re.compile(r"(?:/[A-Za-z0-9_.:-]+)+", re.ASCII)
 _Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 _Attempts = Annotated[int, msgspec.Meta(ge=0, le=10)]
 _Tokens = Annotated[int, msgspec.Meta(ge=1)]
@@ -227,6 +228,7 @@ class GatewayRoute(
     one_call_at_a_time: bool = False
     max_output_tokens: _Tokens | None = None
     passes: tuple[str, ...] = ()
+    stored: Literal["refused", "team", "shared"] = "refused"
     one_client: bool | str = False
     deadlines: GatewayDeadlines = GatewayDeadlines()
     before_request: BeforeRequest | None = None
@@ -239,8 +241,14 @@ class GatewayRoute(
             except CallerError as error:
                 raise ValueError(str(error)) from None
         for path in self.passes:
-            if why := _why_not_passed(path):
+            family = upstream_of(self.every_upstream[0]).profile.family
+            if why := _why_not_passed(path, stored=self.stored_is, family=family):
                 raise ValueError(f"`pass` cannot have `{path}`: {why}")
+
+    @property
+    def stored_is(self) -> Literal["refused", "team", "shared"]:
+        """Whose the objects at the provider are. The only client of a route shares them with nobody."""
+        return "shared" if self.one_client else self.stored
 
     @property
     def groups(self) -> tuple[tuple[GivenUpstream, ...], ...]:
@@ -450,15 +458,26 @@ def config_file(env: Mapping[str, str]) -> Path:
     return user_folder(env) / FILE
 
 
-def _why_not_passed(path: str) -> str:
+def _why_not_passed(text: str, *, stored: str, family: FamilyName) -> str:
     """Empty if it may."""
-    if not _PATH.fullmatch(path) or any(segment in (".", "..") for segment in path.split("/")):
-        return "write a plain path, `/v1/embeddings`, without a query"
-    if (asked := asked_path("POST", path)) is not None and asked.kind != "embed":
+    rule = rule_of(text)
+    if rule is None:
+        return "write a plain path, `/v1/embeddings` or `GET /v1/files/*`, without a query"
+    if serves_already(rule):
         return "the gateway serves it already"
+    if stored == "shared":
+        return ""
+    path = rule.path
+    if place_of(path, family) is not None or ANY in path or rule.methods != ("POST",):
+        if stored == "team":
+            return why_not_understood(rule, family)
+        return 'it may be about what is stored at the provider: say whose that is, `stored = "team"`'
     segments = [part for segment in path.lower().split("/") for part in segment.split(":")]
     if found := next((part for part in segments if part in STORED), ""):
         is_verb_of_model = found == "models" and re.fullmatch(r"/v1(?:beta)?/models/[^/:]+:\w*[eE]mbed\w*", path)
         if not is_verb_of_model:
-            return f"`{found}` is stored at the provider, and the gateway's key would open it to every client"
+            return (
+                f"`{found}` is stored at the provider, and the gateway's key would open it to every client: say whose it is, "
+                '`stored = "shared"`'
+            )
     return ""

@@ -137,10 +137,12 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     HTTP (1.0) cannot tell the end of a stream. `client` is the name of the client's key, empty if the gateway has no keys.
     `is_only_client` is false if the gateway has keys of others. `client_key` is the key to send upstream, filled only with
     `--forward-key`. `trace` are the headers that say to which trace the request belongs. `limits` are those of a key of the
-    journal. `same_turn` is what else equal requests must have in common to get one answer (`same_turn_of`).
+    journal. `same_turn` is what else equal requests must have in common to get one answer (`same_turn_of`). `place` is the
+    address by which the client reached the gateway. `upload_secret` signs what opens an upload for this client.
     """
 
     id: str
+    method: str = "POST"
     path: str
     query: tuple[tuple[str, str], ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
@@ -156,6 +158,8 @@ class ClientCall(msgspec.Struct, frozen=True, kw_only=True):
     trace: tuple[tuple[str, str], ...] = ()
     limits: "LimitedClient | None" = None
     same_turn: bytes = b""
+    place: str = ""
+    upload_secret: str = ""
 
     def __repr__(self) -> str:
         return f"ClientCall({self.id} {self.kind} {self.family} {self.path}, {len(self.body)} bytes)"

@@ -9,7 +9,7 @@ import random
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -50,6 +50,9 @@ from turnwise.gateway.delivery import (
 )
 from turnwise.gateway.doors import ClientCall, ClientGone, DoorReason, Outlet, encode_own
 from turnwise.gateway.equal_turns import JOINED, EqualTurns, turn_key
+from turnwise.gateway.passed_answers import Passing
+from turnwise.gateway.passing import PassedCall, costs_nothing, passes, read_passed
+from turnwise.gateway.stored_objects import OwningOutlet, StoredObjects, owner_of, owning_outlet
 from turnwise.gateway.upstreams import (
     AskedUpstreams,
     OpenUpstream,
@@ -83,6 +86,7 @@ from turnwise.relay.client_request import (
 )
 from turnwise.relay.event_reader import ArrayAnswer
 from turnwise.relay.openai_apis import ApiRefusal, api_refusal, choose_api, other_api
+from turnwise.relay.stored_ids import StoredId, ids_in_request, place_of
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, names_not_carried
 from turnwise.relay.token_counting import (
     UpstreamCount,
@@ -274,6 +278,7 @@ class RelayService:
         )
         means.accounts.counts.configure(configured_models(config.routes))
         self._answers, self._told_ends, self._habits = learned.answers, learned.told_ends, learned.habits
+        self._stored = StoredObjects(means.accounts.ledger, clock=means.clock)
         self._stale, self._lessons, self._api_refusals = learned.stale, learned.lessons, learned.api_refusals
         self._counts_not_until = learned.counts_not_until
         for opened in self._upstreams.every():
@@ -373,16 +378,22 @@ class RelayService:
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
         await self._check_allowed(chosen.route, call, model=chosen.model)
+        door = await self._door_of(chosen.route, call, ids=lambda: ids_in_request(call.family, call.body))
+        is_teams = chosen.route.stored_is == "team"
 
         async def write(to: Outlet) -> None:
+            owning = owning_outlet(to, call, asked, stored=self._stored) if is_teams else None
             try:
-                with self._upstreams.asking(chosen, sticks=sticks) as asking:
+                with self._upstreams.asking(chosen, sticks=sticks, door=door) as asking:
                     await self._ask_each(
-                        asking, asked, chosen=chosen, call=call, outlet=to, account=account, answer=answer
+                        asking, asked, chosen=chosen, call=call, outlet=owning or to, account=account, answer=answer
                     )
             except RequestRefused as refused:
                 status, body = refusal_answer(refused, client=call.family)
                 await write_body(status, body, outlet=to)
+            else:
+                if owning is not None:
+                    await owning.flush()
 
         rejoin_s = self._times(chosen.route).rejoin_s
         if not call.same_turn or not rejoin_s:
@@ -424,6 +435,8 @@ class RelayService:
                 await write_found(found, client=call.family, outlet=outlet)
                 return
             opened = self._with_api(self._for_client(found, call), asked, chosen=chosen)
+            if isinstance(outlet, OwningOutlet):
+                outlet.opened = opened
             try:
                 deliver = functools.partial(
                     self._delivery,
@@ -503,7 +516,8 @@ class RelayService:
         """The route, the request, and what its conversation is known by. Raises RequestRefused."""
         chosen = self._route_of(call)
         one_client = bool(chosen.route.one_client)
-        asked = read_client_request(_asked(call, chosen.model), call.body, one_client=one_client)
+        opens = chosen.route.stored_is != "refused"
+        asked = read_client_request(_asked(call, chosen.model), call.body, one_client=opens)
         return chosen, asked, conversation_of(call.client, asked.request, one_client=one_client)
 
     def _delivery(
@@ -600,7 +614,8 @@ class RelayService:
         chosen = await beside_loop(lambda: self._route_of(call), size=len(call.body))
         account.route = self._name_of(chosen.route)
         await self._check_allowed(chosen.route, call, model=chosen.model)
-        with self._upstreams.asking(chosen) as asking:
+        door = await self._door_of(chosen.route, call, ids=lambda: ids_in_request(call.family, call.body))
+        with self._upstreams.asking(chosen, door=door) as asking:
             await self._count_by(asking, chosen=chosen, call=call, outlet=outlet, account=account)
 
     async def _count_by(
@@ -647,7 +662,8 @@ class RelayService:
         self, call: ClientCall, *, chosen: ChosenRoute, opened: OpenUpstream, model: str
     ) -> tuple[UpstreamCount, BoundConversation]:
         """How this upstream is asked to count. Raises RequestRefused."""
-        asked = read_count_request(_asked(call, chosen.model), call.body, one_client=bool(chosen.route.one_client))
+        opens = chosen.route.stored_is != "refused"
+        asked = read_count_request(_asked(call, chosen.model), call.body, one_client=opens)
         request = msgspec.structs.replace(asked.request, model=model)
         conversation = self._stale.of(call, request, endpoint=opened.endpoint)
         return translate_count(asked, terms=RouteTerms(model=model), profile=opened.endpoint.profile), conversation
@@ -675,21 +691,26 @@ class RelayService:
 
     async def _pass_on(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """A path that a route lists: body and answer are passed on unchanged, apart from the name that an alias replaces."""
-        fields = await beside_loop(lambda: read_body(call.body), size=len(call.body))
-        named = "" if relay_facts(call.family).model_in_path else string_of(fields, "model") or ""
+        read = await beside_loop(lambda: read_passed(call), size=len(call.body))
+        named = read.model
         chosen = self._route_of_model(named, call) if named else self._route_of_path(call)
         account.route = self._name_of(chosen.route)
-        if call.path not in chosen.route.passes:
+        if not passes(chosen.route.passes, call.method, call.path):
             raise RequestRefused(
                 f"the route of the model `{named}` does not list `{call.path}` in `pass`", field="model", status=404
             )
-        if not chosen.route.one_client:
-            await beside_loop(lambda: refuse_stored(call.family, fields), size=len(call.body))
-        body = call.body if chosen.model == named else encode({**fields, "model": chosen.model})
-        up = HttpCall(path=call.path, body=body, headers=call.headers)
-        model = chosen.model or string_of(fields, "model") or ""
-        await self._check_allowed(chosen.route, call, model=model)
-        await self._send_up(up, call, outlet, chosen=chosen, model=model, account=account)
+        if chosen.route.stored_is == "refused":
+            await beside_loop(lambda: read.refuse_stored(call.family), size=len(call.body))
+        model = chosen.model or string_of(read.fields, "model") or ""
+        await self._check_allowed(chosen.route, replace(call, body=read.told), model=model)
+        at = self._upstreams.of(chosen.route)
+        place = place_of(call.path, at[0].endpoint.profile.family)
+        door = await self._door_of(chosen.route, call, ids=lambda: read.ids(call, place))
+        ask = functools.partial(
+            self._ask_up, call=call, outlet=outlet, chosen=chosen, model=model, account=account, door=door
+        )
+        passing = Passing(call, read, ask=ask, stored=self._stored, at=at, chosen=chosen, place=place)
+        await passing.run(outlet)
 
     async def _embed(self, call: ClientCall, outlet: Outlet, *, account: Account) -> None:
         """Gemini's embeddings, of an upstream with its API: body and answer as they are, apart from the model's name."""
@@ -703,9 +724,14 @@ class RelayService:
         model = chosen.name_at(first.upstream)
         fields = await beside_loop(lambda: read_body(call.body), size=len(call.body))
         body = call.body if model == call.model else renamed_embeds(fields, model=model)
+        if chosen.route.stored_is == "refused":
+            await beside_loop(lambda: refuse_stored(call.family, fields), size=len(call.body))
+        door = await self._door_of(chosen.route, call, ids=lambda: ids_in_request(call.family, call.body))
         await self._check_allowed(chosen.route, call, model=model)
         up = HttpCall(path=embed_path(call.path, model=model), body=body, headers=call.headers)
-        await self._send_up(up, call, outlet, chosen=chosen, model=model, account=account)
+        asking = self._ask_up(up, call=call, outlet=outlet, chosen=chosen, model=model, account=account, door=door)
+        if (found := await asking) is not None:
+            await write_found(found[0], client=call.family, outlet=outlet)
 
     async def _check_allowed(self, route: GatewayRoute, call: ClientCall, *, model: str) -> None:
         """Raises RequestRefused if the route's hook forbids the request."""
@@ -713,39 +739,64 @@ class RelayService:
             means = self._means
             await check_allowed(hook, call, model=model, transport=means.transport, clock=means.clock, env=means.env)
 
-    async def _send_up(
-        self, up: HttpCall, call: ClientCall, outlet: Outlet, *, chosen: ChosenRoute, model: str, account: Account
-    ) -> None:
-        """One request whose answer the client gets as it is; where an upstream fails, the next one is asked."""
+    async def _ask_up(
+        self,
+        up: HttpCall,
+        *,
+        call: ClientCall,
+        outlet: Outlet,
+        chosen: ChosenRoute,
+        model: str,
+        account: Account,
+        door: str = "",
+    ) -> tuple[bytes | Fault, OpenUpstream | None] | None:
+        """The whole answer and who gave it; where an upstream fails, the next one is asked. None: the client was told."""
         began_s = self._means.clock.monotonic()
         told: bytes | Fault | None = None
-        with self._upstreams.asking(chosen, is_first_group=True) as asking:
+        opened: OpenUpstream | None = None
+        sticks = owner_of(call).encode() if chosen.route.stored_is == "team" else b""
+        first = self._upstreams.first(chosen.route).endpoint.profile.family
+        is_billed = not (isinstance(up, PassedCall) and costs_nothing(up, first))
+        with self._upstreams.asking(chosen, sticks=sticks, is_first_group=not door, door=door) as asking:
             while (found := asking.next()) is not None:
                 if isinstance(found, Fault):
                     told = found
                     break
                 opened = self._for_client(found, call)
                 provider = opened.endpoint.profile.name
-                sent = await account.sends(
-                    "step", provider=provider, model=model, sent_bytes=len(up.body), body=up.body
-                )
+                sent = None
+                if is_billed:
+                    sent = await account.sends(
+                        "step", provider=provider, model=model, sent_bytes=len(up.body), body=up.body
+                    )
                 if isinstance(sent, Fault):
                     await _write_fault(sent, call=call, outlet=outlet, account=account)
-                    return
+                    return None
                 received = ReceivedResponse(cancelled=True, answered=False)
                 try:
                     whole_s = self._whole_s(chosen.route, began_s=began_s)
                     told = await self._told(opened, up, asking=asking, whole_s=whole_s, account=account)
                     received = received_body(told)
                 finally:
-                    sent.ended(received)
+                    if sent is not None:
+                        sent.ended(received)
+                if sent is None:
+                    account.counted(provider, model, told, purpose="pass")
                 if not isinstance(told, Fault):
                     break
                 told = self._as_told(told, opened, account=account)
                 if told.kind not in COOL_S or self._whole_s(chosen.route, began_s=began_s) <= 0:
                     break
         assert told is not None, "there is one upstream at least"
-        await write_found(told, client=call.family, outlet=outlet)
+        return told, opened
+
+    async def _door_of(self, route: GatewayRoute, call: ClientCall, *, ids: Callable[[], Collection[StoredId]]) -> str:
+        """The upstream and key that has the objects that the request names; "" if it names none. Raises RequestRefused unless
+        all of them are the client's."""
+        if route.stored_is != "team":
+            return ""
+        found = await beside_loop(ids, size=len(call.body))
+        return await self._stored.check(found, owner=owner_of(call), at=self._upstreams.of(route))
 
     def _name_of(self, route: GatewayRoute) -> str:
         """What counts call it."""
@@ -797,6 +848,9 @@ class RelayService:
     async def _ask_upstream(self, endpoint: Endpoint, sent: HttpCall, *, whole_s: float) -> bytes | Fault:
         """One request and its whole answer, bounded in time and size."""
         request = build_http_request(endpoint, sent, connect_s=self._means.deadlines.connect_s)
+        passed = sent if isinstance(sent, PassedCall) else None
+        if passed is not None:
+            request = passed.addressed(request, endpoint)
         most = self._limits.response_bytes
         try:
             async with Watchdog(self._means.clock, total_s=whole_s), self._means.transport.send(request) as reply:
@@ -810,7 +864,9 @@ class RelayService:
         if not 200 <= reply.status < 300:
             said = endpoint.scrub(answer.decode("utf-8", "replace")).encode()
             return endpoint.family.decode_fault(reply.status, reply.headers, said)
-        if is_page(reply.headers, answer):
+        if passed is not None:
+            passed.saw(reply.status, reply.headers)
+        if is_page(reply.headers, answer) and (passed is None or passed.method != "GET"):
             return Fault(kind=FaultKind.PROTOCOL, message=f"the upstream answered with {PAGE}", status=502)
         return answer
 
@@ -876,12 +932,19 @@ class RelayService:
 
     def _route_of_path(self, call: ClientCall) -> ChosenRoute:
         """For a body without a model: the first route that lists the path. Raises RequestRefused."""
-        if call.limits is not None and call.limits.models:
-            raise RequestRefused("this key may use some models only, and the request names none", status=403)
-        for route in self._config.routes:
-            is_open = not isinstance(route.one_client, str) or route.one_client == call.client
-            if is_open and call.path in route.passes:
-                return self._for_whom(ChosenRoute(route=route, model=""), call)
+        found = [
+            route
+            for route in self._config.routes
+            if (not isinstance(route.one_client, str) or route.one_client == call.client)
+            and passes(route.passes, call.method, call.path)
+        ]
+        if found:  # several vendors have `/v1/files`
+            families: list[FamilyName] = [self._upstreams.first(route).endpoint.profile.family for route in found]
+            fits = [family[:6] == call.family[:6] for family in families]  # both of OpenAI's are one
+            best = fits.index(True) if True in fits else 0
+            if call.limits is not None and call.limits.models and not costs_nothing(call, families[best]):
+                raise RequestRefused("this key may use some models only, and the request names none", status=403)
+            return self._for_whom(ChosenRoute(route=found[best], model=""), call)
         raise RequestRefused(f"no route of this gateway passes `{call.path}` on for this client's key", status=404)
 
     def _route_of_model(self, model: str, call: ClientCall) -> ChosenRoute:

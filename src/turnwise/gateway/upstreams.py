@@ -56,6 +56,20 @@ class OpenUpstream(msgspec.Struct, frozen=True, kw_only=True):
     api: str = ""
     told: tuple[Repair, ...] = ()
 
+    @property
+    def door(self) -> str:
+        """Which of all upstreams and keys it is, for rows that outlive the process."""
+        return _digest(self.name)
+
+    @property
+    def account(self) -> str:
+        """Where ids of what is stored are unique: all keys of one address."""
+        return _digest(self.endpoint.base_url)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
 
 def open_upstream(upstream: Upstream, *, env: Mapping[str, str], forward_key: bool) -> tuple[OpenUpstream, ...]:
     """Once for each of its keys. Raises CallerError or MissingKey."""
@@ -131,12 +145,15 @@ class Upstreams:
     def first(self, route: GatewayRoute) -> OpenUpstream:
         return self._opened[route.groups[0][0]][0]
 
+    def of(self, route: GatewayRoute) -> list[OpenUpstream]:
+        return [opened for given in route.every_upstream for opened in self._opened[given]]
+
     @contextlib.contextmanager
     def asking(
-        self, chosen: ChosenRoute, *, sticks: bytes = b"", is_first_group: bool = False
+        self, chosen: ChosenRoute, *, sticks: bytes = b"", is_first_group: bool = False, door: str = ""
     ) -> "Generator[AskedUpstreams]":
         """For one request of a client. `sticks`: what its conversation is known by; without it, any upstream will do.
-        `is_first_group`: those of last resort are not asked."""
+        `is_first_group`: those of last resort are not asked. `door`: only this one is, if the route still has it."""
         groups = chosen.route.groups[:1] if is_first_group else chosen.route.groups
         several: list[OpenUpstream] = []
         doors: list[UpstreamDoor] = []
@@ -148,6 +165,8 @@ class Upstreams:
                 doors += [
                     UpstreamDoor(name=f"{one.name} {one.upstream.model}", group=number, weight=weight) for one in keys
                 ]
+        if door and (places := [place for place, one in enumerate(several) if one.door == door]):
+            several, doors = [several[place] for place in places], [doors[place] for place in places]
         asking = AskedUpstreams(self, several, doors, chosen=chosen, sticks=sticks or secrets.token_bytes(8))
         try:
             yield asking

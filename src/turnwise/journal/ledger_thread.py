@@ -11,23 +11,26 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from turnwise.base.clock import Clock
-from turnwise.errors import JournalFailed, TurnwiseBug
+from turnwise.errors import CallerError, JournalFailed, TurnwiseBug
 from turnwise.journal.direct_ledger import EntryBecame, EntryLeaves, EntryStayed, LedgerChange, LedgerLine, RepairSeen
 from turnwise.journal.file import BUSY_S
 from turnwise.journal.journal import Journal
 from turnwise.journal.ledger import LedgerEntry
+from turnwise.journal.stores import JournalStore
 from turnwise.settings.options import Durability
 
 if TYPE_CHECKING:
     from turnwise.journal.request_budgets import BudgetRefusal, RequestPart
 
 _log = logging.getLogger("turnwise")
+T = TypeVar("T")
 
 MOST_AT_ONCE = 1_000  # in one transaction
 MOST_KEPT = 10_000  # ends of requests that wait while the file takes nothing
@@ -66,7 +69,13 @@ class _Mended(msgspec.Struct, frozen=True):
     seen: tuple[RepairSeen, ...]
 
 
-_Order = _Leaving | EntryLeaves | _Ending | EntryStayed | _Mended
+class _Work(msgspec.Struct, frozen=True):
+    """Something else to do with the journal, in this thread."""
+
+    run: Callable[[JournalStore], None]
+
+
+_Order = _Leaving | EntryLeaves | _Ending | EntryStayed | _Mended | _Work
 
 
 class LedgerThread:
@@ -138,6 +147,19 @@ class LedgerThread:
         """Note repairs for the report, soon. Nobody waits for them, and what cannot be written is left out."""
         self._orders.put(_Mended(tuple(seen)))
 
+    async def does(self, work: Callable[[JournalStore], T]) -> T:
+        """What `work` gives, done in the thread. Raises JournalFailed."""
+        done: Future[T] = Future()
+
+        def run(store: JournalStore) -> None:
+            try:
+                done.set_result(work(store))
+            except (CallerError, TurnwiseBug) as error:
+                done.set_exception(JournalFailed(str(error)))
+
+        self._orders.put(_Work(run))
+        return await asyncio.shield(asyncio.wrap_future(done))
+
     def close(self) -> None:
         """Write what waits, and close the file."""
         self._orders.put(None)
@@ -154,7 +176,11 @@ class LedgerThread:
             while len(orders) < MOST_AT_ONCE and not self._orders.empty():
                 orders.append(self._orders.get())
             is_over = None in orders
-            self._write([order for order in orders if order is not None])
+            self._write([order for order in orders if order is not None and not isinstance(order, _Work)])
+            for order in orders:
+                if isinstance(order, _Work):
+                    self._journal.direct.wait_until(time.monotonic() + self._limit_s)
+                    order.run(self._journal.gateway.store)
 
     def _write(self, orders: list[_Order]) -> None:
         waiting = [order for order in orders if isinstance(order, _Leaving)]
@@ -211,7 +237,7 @@ def _change_of(order: _Order) -> LedgerChange | None:
                 return None
         case EntryStayed() | EntryLeaves():
             return order
-        case _Mended():
+        case _Mended() | _Work():
             return None
 
 

@@ -87,9 +87,13 @@ TOLD = FieldRule()
 OURS = FieldRule(ours=True)
 REFUSED = FieldRule(refuses=True)
 
-STORED = "with the gateway's key it could be another client's; the route has to belong to one client (`one_client`)"
+STORED = (
+    "with the gateway's key it could be another client's; the route has to say whose it is (`stored`), or belong to one client "
+    "(`one_client`)"
+)
 STORES = (
-    "what a provider stores can be read with the gateway's key; the route has to belong to one client (`one_client`)"
+    "what a provider stores can be read with the gateway's key; the route has to say whose it is (`stored`), or belong to one "
+    "client (`one_client`)"
 )
 
 

@@ -1,0 +1,170 @@
+"""Where ids of stored objects stand in requests and answers, and what looks like one and is none."""
+
+import json
+from typing import Any
+
+import pytest
+
+from turnwise.relay.client_request import RequestRefused
+from turnwise.relay.stored_ids import (
+    StoredId,
+    ids_in_event,
+    ids_in_json,
+    ids_in_lines,
+    ids_in_request,
+    ids_made,
+    ids_named,
+    place_of,
+)
+from turnwise.wire.profiles import FamilyName
+
+RESPONSES: FamilyName = "openai_responses"
+GOOGLES = "https://generativelanguage.googleapis.com/v1beta/files/"
+
+
+def body(**fields: Any) -> bytes:
+    return json.dumps({"model": "m", **fields}).encode()
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "ids"),
+    [
+        (RESPONSES, {"previous_response_id": "resp_1"}, {("responses", "resp_1")}),
+        (RESPONSES, {"conversation": {"id": "conv_1"}}, {("conversations", "conv_1")}),
+        (
+            RESPONSES,
+            {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f1"}]}]},
+            {("files", "f1")},
+        ),
+        (
+            RESPONSES,
+            {"tools": [{"type": "file_search", "vector_store_ids": ["v1", "v2"]}]},
+            {("vector_stores", "v1"), ("vector_stores", "v2")},
+        ),
+        (
+            RESPONSES,
+            {"tools": [{"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["f1"]}}]},
+            {("files", "f1")},
+        ),
+        (
+            RESPONSES,
+            {"input": [{"type": "computer_call_output", "output": {"type": "computer_screenshot", "file_id": "f1"}}]},
+            {("files", "f1")},
+        ),
+        (RESPONSES, {"type": "tool_use", "input": [{"content": [{"file_id": "f1"}]}]}, {("files", "f1")}),
+        (
+            RESPONSES,
+            {"tools": [{"type": "function", "name": "f", "parameters": {"properties": {"file_id": "f1"}}}]},
+            set(),
+        ),
+        (RESPONSES, {"metadata": {"file_id": "f1"}}, set()),
+        ("openai_chat", {"messages": [{"content": [{"type": "file", "file": {"file_id": "f1"}}]}]}, {("files", "f1")}),
+        ("anthropic_messages", {"container": {"id": "c1", "skills": []}}, {("containers", "c1")}),
+        ("anthropic_messages", {"container": "c1"}, {("containers", "c1")}),
+        (
+            "anthropic_messages",
+            {"messages": [{"content": [{"type": "tool_use", "input": {"file_id": "my own"}}]}]},
+            set(),
+        ),
+        (
+            "anthropic_messages",
+            {"messages": [{"content": [{"type": "bash_code_execution_output", "file_id": "f1"}]}]},
+            set(),
+        ),
+        ("gemini", {"cachedContent": "cachedContents/c1"}, {("cached_contents", "c1")}),
+        ("gemini", {"contents": [{"parts": [{"file_data": {"file_uri": f"{GOOGLES}f1"}}]}]}, {("files", "f1")}),
+        ("gemini", {"contents": [{"parts": [{"fileData": {"fileUri": "https://youtu.be/f1"}}]}]}, set()),
+        ("gemini", {"contents": [{"parts": [{"functionResponse": {"response": {"fileUri": f"{GOOGLES}f1"}}}]}]}, set()),
+    ],
+)
+def test_an_id_is_found_wherever_it_stands(
+    family: FamilyName, fields: dict[str, Any], ids: set[tuple[str, str]]
+) -> None:
+    assert ids_in_request(family, body(**fields)) == ids
+    assert ids <= ids_in_json(body(**fields))
+
+
+def test_an_id_is_not_hidden_by_how_it_is_written() -> None:
+    """Proves: a key that stands twice, one with escapes, and an address that ends in another id."""
+    assert {one.id for one in ids_in_json(b'{"file_id":"f1","file_id":"f2","file\\u005fid":"f3"}')} == {
+        "f1",
+        "f2",
+        "f3",
+    }
+    assert {one.id for one in ids_in_json(b'{"file\\u005fid":"f1"}')} == {"f1"}
+    for text in (f"{GOOGLES}f1#/f2", f"{GOOGLES}f1?x=/f2", "f1/f2", "files/f1/f2", "files/../f2"):
+        assert {one.id for one in ids_in_json(json.dumps({"file_uri": text}).encode())} == {text}
+    batch = {"input": {"requests": [{"params": json.loads(body(previous_interaction_id="i1"))}]}}
+    assert ids_in_json(json.dumps(batch).encode()) == {("interactions", "i1")}
+    for word in ("input_file_id", "inputFileId", "training_file", "TRAINING_FILE", "batch_file_ids"):
+        assert {one.id for one in ids_in_json(json.dumps({word: "f1"}).encode())} == {"f1"}
+    assert ids_in_json(b'{"source":{"type":"file_id","id":"f1"}}') == {("files", "f1")}
+    lines = b'{"body":{"file_id":"f1"}}\n\n{"body":{"container":"c1"}}\n'
+    assert ids_in_lines(lines) == {("files", "f1"), ("containers", "c1")}
+    assert ids_named("file_ids[]", b"f1") == ids_named("fileIds[0]", b"f1") == [("files", "f1")]
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "said"),
+    [
+        (RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, "item_reference"),
+        (RESPONSES, {"input": [{"type": "reasoning", "id": "rs_1", "summary": []}]}, "reasoning"),
+        (RESPONSES, {"input": [{"type": "image_generation_call", "id": "ig_1"}]}, "image_generation_call"),
+        (RESPONSES, {"prompt": {"id": "pmpt_1"}}, "prompt"),
+        ("openai_chat", {"messages": [{"audio": {"id": "audio_1"}}]}, "audio.id"),
+        ("anthropic_messages", {"container": {"skills": [{"type": "custom", "skill_id": "s"}]}}, "skill_id"),
+        (
+            "gemini",
+            {"tools": [{"fileSearch": {"fileSearchStoreNames": ["fileSearchStores/s"]}}]},
+            "fileSearchStoreNames",
+        ),
+        ("gemini", {"store": True}, "store"),
+    ],
+)
+def test_what_nobody_owns_is_refused_by_name(family: FamilyName, fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(RequestRefused, match=f"`{said}`"):
+        ids_in_request(family, body(**fields))
+
+
+def test_an_answer_gives_ids_only_where_the_provider_writes_them() -> None:
+    """Proves: the words of a model and what is repeated from a request give no client another's id."""
+    batches = place_of("/v1/batches", "openai_responses")
+    assert batches is not None
+    answer = body(id="b1", output_file_id="f1", metadata={"output_file_id": "f2"}, text='{"output_file_id":"f3"}')
+    assert ids_made(batches, answer, is_new=True) == {("batches", "b1"), ("files", "f1")}
+    assert ids_made(batches, answer, is_new=False) == {("files", "f1")}
+    talks = place_of("/v1beta/interactions", "gemini")
+    assert talks is not None
+    streamed = (
+        b'event: interaction.start\ndata: {"interaction":{"id":"i1"}}\n\ndata: {"id":"i2","delta":{"id":"i3"}}\n\n'
+    )
+    assert ids_made(talks, streamed, is_new=True) == {("interactions", "i1")}
+    call = {"type": "code_interpreter_call", "id": "ci", "container_id": "c1"}
+    said = [{"type": "output_text", "text": '{"type":"code_interpreter_call","container_id":"c2"}', "annotations": []}]
+    tools = [{"type": "code_interpreter_call", "container_id": "c3"}]
+    response = {"id": "r1", "output": [call, {"type": "message", "content": said}], "tools": tools}
+    event = json.dumps({"type": "response.completed", "response": response}).encode()
+    assert ids_in_event("openai_responses", event) == {("responses", "r1"), ("containers", "c1")}
+    made = {"type": "bash_code_execution_output", "file_id": "f1"}
+    used = {"type": "tool_use", "input": {"type": "x_output", "file_id": "f2"}}
+    answer = json.dumps({"container": {"id": "c1"}, "content": [{"content": [made]}, used]}).encode()
+    assert ids_in_event("anthropic_messages", answer) == {StoredId("containers", "c1"), StoredId("files", "f1")}
+
+
+def test_a_path_is_read_as_the_upstreams_vendor_reads_it() -> None:
+    def read(path: str, family: FamilyName) -> tuple[str, str, str] | None:
+        found = place_of(path, family)
+        return None if found is None else (found.collection.kind, found.id, found.beneath)
+
+    assert read("/v1/batches/b1/cancel", "openai_chat") == ("batches", "b1", "cancel")
+    assert read("/v1/messages/batches/b1/results", "anthropic_messages") == ("batches", "b1", "results")
+    assert read("/v1beta/batches/b1:cancel", "gemini") == ("batches", "b1", "cancel")
+    assert read("/v1/models/m:batchGenerateContent", "gemini") == ("batches", "", "")
+    assert read("/upload/v1beta/files", "gemini") == ("files", "", "")
+    others: list[tuple[str, FamilyName]] = [
+        ("/v1/evals", RESPONSES),
+        ("/v1/responses", "gemini"),
+        ("/v1/filesx/a", RESPONSES),
+    ]
+    for path, family in others:
+        assert read(path, family) is None
