@@ -154,8 +154,11 @@ class LedgerThread:
         def run(store: JournalStore) -> None:
             try:
                 done.set_result(work(store))
-            except (CallerError, TurnwiseBug) as error:
-                done.set_exception(JournalFailed(str(error)))
+            except Exception as error:  # noqa: BLE001 (a thread that dies lets everybody wait for ever)
+                is_known = isinstance(error, CallerError | TurnwiseBug)
+                done.set_exception(
+                    JournalFailed(str(error) if is_known else f"the journal met `{type(error).__name__}`")
+                )
 
         self._orders.put(_Work(run))
         return await asyncio.shield(asyncio.wrap_future(done))
