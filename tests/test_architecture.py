@@ -39,7 +39,7 @@ NODES = {
     "editors": 12_150,
     "endpoints": 11_200,
     "gateway": 32_100,
-    "journal": 26_750,
+    "journal": 26_800,
     "lab": 40_800,
     "relay": 21_700,
     "replay": 8_700,

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_what_is_no_key_is_told_without_it(tmp_path: Path, content: bytes | None
         path.write_bytes(content)
     with pytest.raises(CallerError, match=why) as told:
         read_key_file(str(path))
-    assert str(path) in str(told.value) and "sk-" not in str(told.value)
+    assert str(path) in str(told.value) and not re.search(r"\bsk\b", str(told.value))
 
 
 def test_a_key_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
@@ -130,4 +131,8 @@ async def test_a_running_gateway_takes_a_new_key_without_a_restart(tmp_path: Pat
                     await head_of(there.port, "m")
             log = there.end()
     assert set(upstream.keys) == {b"one", b"sk-first-key", b"sk-second-key"}
-    assert (log.count("the configuration was read again"), "sk-" in log) == (2, False)
+    assert (log.count("the configuration was read again"), "sk-first-key" in log, "sk-second-key" in log) == (
+        2,
+        False,
+        False,
+    )

@@ -163,12 +163,19 @@ def test_a_ticket_opens_one_upload_for_an_hour_for_the_holder_of_the_key() -> No
         assert ticket_holder([("upload_id", "up-1"), ("ticket", forged)], clients, now=100.0) is None
     assert ticket_holder([*query, ("upload_id", "up-2")], clients, now=100.0) is None
     call = ClientCall(
-        id="x", path="/", body=b"", family="gemini", kind="passed", client="c", place="http://here", upload_secret="d2"
+        id="x",
+        path="/",
+        body=b"",
+        family="gemini",
+        kind="passed",
+        client="c",
+        place="http://here",
+        upload_secret="signs-uploads",
     )
     away = PassedReply(upload={"x-goog-upload-url": "https://google.invalid/upload/v1beta/files?upload_id=up-1"})
     told = dict(reply_headers(away, size=0, call=call, now=100.0))["x-goog-upload-url"]
     assert told.startswith("http://here/upload/v1beta/files?upload_id=up-1&ticket=c.3700.")
-    assert "d2" not in repr(call)
+    assert "signs-uploads" not in repr(call)
 
 
 class Book(StoredObjects):

@@ -32,7 +32,7 @@ PASSES = """pass = ["/v1/files", "/v1/files/*", "/v1/files/*/content", "/v1/batc
 CONFIG = """
 [[route]]
 models = ["gpt-*", "whisper-1"]
-aliases = {{ ear = "whisper-1" }}
+aliases = {{ ear-of-clients = "whisper-1" }}
 stored = "team"
 upstream = {{ url = "{url}/v1", family = "openai_responses", key_env = "STORE_KEY" }}
 {passes}
@@ -388,11 +388,11 @@ def test_a_form_goes_up_as_it_is_under_the_upstreams_name_of_the_model(company: 
     """Proves: audio with its boundary, the alias in its field replaced; a model that no route has is refused."""
     audio = bytes(range(256)) * 20
     a = company.openai("a")
-    assert a.audio.transcriptions.create(model="ear", file=("a.mp3", audio)).text == "heard"
+    assert a.audio.transcriptions.create(model="ear-of-clients", file=("a.mp3", audio)).text == "heard"
     sent = company.store.received[-1]
     assert sent.headers["content-type"].startswith("multipart/form-data; boundary=")
     assert sent.headers["content-type"].rpartition("=")[2].encode() in sent.body
-    assert audio in sent.body and b"whisper-1" in sent.body and b"ear" not in sent.body.replace(audio, b"")
+    assert audio in sent.body and b"whisper-1" in sent.body and b"ear-of-clients" not in sent.body
     with pytest.raises(openai.NotFoundError):
         a.audio.transcriptions.create(model="nobody", file=("a.mp3", audio))
 
