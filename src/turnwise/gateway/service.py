@@ -700,7 +700,9 @@ class RelayService:
                 f"the route of the model `{named}` does not list `{call.path}` in `pass`", field="model", status=404
             )
         if chosen.route.stored_is == "refused":
-            await beside_loop(lambda: read.refuse_stored(call.family), size=len(call.body))
+            families: set[FamilyName] = {call.family, self._upstreams.first(chosen.route).endpoint.profile.family}
+            for family in families:
+                await beside_loop(functools.partial(read.refuse_stored, family), size=len(call.body))
         model = chosen.model or string_of(read.fields, "model") or ""
         await self._check_allowed(chosen.route, replace(call, body=read.told), model=model)
         at = self._upstreams.of(chosen.route)
