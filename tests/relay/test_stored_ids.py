@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.relay.client_request import RequestRefused
+from turnwise.relay.client_request import RequestRefused, read_client_request
 from turnwise.relay.stored_ids import (
     StoredId,
     ids_in_event,
@@ -14,9 +14,11 @@ from turnwise.relay.stored_ids import (
     ids_in_lines,
     ids_in_request,
     ids_made,
+    ids_of_files,
     place_of,
 )
 from turnwise.wire.profiles import FamilyName
+from turnwise.wire.relay_facts import AskedPath
 
 RESPONSES: FamilyName = "openai_responses"
 GOOGLES = "https://generativelanguage.googleapis.com/v1beta/files/"
@@ -238,3 +240,20 @@ def test_a_path_is_read_as_the_upstreams_vendor_reads_it() -> None:
     ]
     for path, family in others:
         assert read(path, family) is None
+
+
+def test_a_file_at_google_is_found_where_others_have_any_address() -> None:
+    """Google has an API for Chat Completions, too."""
+    picture = {"type": "image_url", "image_url": {"url": f"{GOOGLES}f1"}}
+    asked = body(messages=[{"role": "user", "content": [picture]}])
+    place = AskedPath(family="openai_chat", kind="generate")
+    assert ids_of_files(read_client_request(place, asked, one_client=True).request) == {("files", "f1")}
+    with pytest.raises(RequestRefused, match="at Google"):
+        read_client_request(place, asked)
+    image = {"type": "image", "source": {"type": "url", "url": f"{GOOGLES}f1"}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [image]}
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    messages = [("user", "x"), ("assistant", [call]), ("user", [result])]
+    asked = body(max_tokens=1, messages=[{"role": role, "content": content} for role, content in messages])
+    with pytest.raises(RequestRefused, match="at Google"):
+        read_client_request(AskedPath(family="anthropic_messages", kind="generate"), asked)

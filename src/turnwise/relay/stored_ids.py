@@ -12,7 +12,8 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from turnwise.relay.client_request import RequestRefused, check_size, read_body
+from turnwise.relay.client_request import RequestRefused, check_size, googles_addresses, read_body
+from turnwise.vocab import Request
 from turnwise.vocab.json_values import is_json_array
 from turnwise.wire.gemini.parts import is_own_file
 from turnwise.wire.json_fields import (
@@ -180,6 +181,11 @@ def ids_in_request(family: FamilyName, body: bytes) -> set[StoredId]:
             raise RequestRefused(f"`{given}` is not served here: {NOBODYS}", field=given)
     free = frozenset(map(_folded, facts.stored.free))
     return set(_walk(_pairs_of(body), free=free)) if _may_name(body) else set()
+
+
+def ids_of_files(request: Request) -> set[StoredId]:
+    """Files at Google by an address in a field that other families have for any address."""
+    return {stored_id("files", url) for url in googles_addresses(request)}
 
 
 def ids_in_json(body: bytes) -> set[StoredId]:
