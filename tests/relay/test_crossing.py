@@ -144,7 +144,7 @@ STORED_FILES = [
     ("anthropic_messages", {"type": "document", "source": {"type": "file", "file_id": "file_1"}}, "messages.file"),
     ("gemini", {"fileData": {"fileUri": "files/1", "mimeType": "image/png"}}, "contents.file"),
     ("gemini", {"fileData": {"fileUri": "gs://bucket/1", "mimeType": "image/png"}}, "contents.file"),
-    # Google opens them with the gateway's key, whoever asks.
+    # Google opens them with the gateway's key for everybody.
     ("openai_chat", {"type": "image_url", "image_url": {"url": GOOGLES}}, "messages.file"),
     ("openai_responses", {"type": "input_file", "file_url": GOOGLES}, "input.file"),
     ("anthropic_messages", {"type": "image", "source": {"type": "url", "url": GOOGLES}}, "messages.file"),

@@ -116,7 +116,7 @@ def refuse_stored(family: FamilyName, fields: Fields) -> None:
 
 
 def googles_addresses(request: Request) -> Iterator[str]:
-    """Those of files that Google opens with the gateway's key, whoever asks: its own API for Chat Completions, too."""
+    """Those of files that Google opens with the gateway's key for everybody: its own API for Chat Completions, too."""
     for message in request.messages:
         for part in message.parts:
             for inner in part.content if isinstance(part, ToolResult) else (part,):
