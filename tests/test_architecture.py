@@ -38,10 +38,10 @@ NODES = {
     "coding_agent": 21_050,
     "editors": 12_150,
     "endpoints": 11_200,
-    "gateway": 32_100,
+    "gateway": 32_250,
     "journal": 26_800,
     "lab": 40_800,
-    "relay": 21_700,
+    "relay": 22_000,
     "replay": 8_700,
     "rules": 37_750,
     "running": 21_150,
@@ -52,7 +52,7 @@ NODES = {
     "tools": 51_800,
     "turn": 29_350,
     "vocab": 6_150,
-    "wire": 75_150,
+    "wire": 75_200,
     "workers": 9_900,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.calling import upstream_at
 from gateway.relayed import Gathered
@@ -24,7 +25,7 @@ from turnwise.gateway.passing import (
 from turnwise.gateway.stored_objects import OwningOutlet, StoredObjects
 from turnwise.gateway.upstreams import OpenUpstream, open_upstream, upstream_of
 from turnwise.relay.client_request import RequestRefused
-from turnwise.relay.stored_ids import StoredId
+from turnwise.relay.stored_ids import StoredId, place_of
 from turnwise.testing import FakeClock
 from turnwise.wire.profiles import FamilyName
 
@@ -140,6 +141,25 @@ def test_a_form_names_one_model_and_hides_no_id() -> None:
     assert read_passed(call).ids(call, None) == [StoredId("files", "f1")]
     with pytest.raises(RequestRefused, match="`file_id` is not served here"):
         read_passed(call).refuse_stored("openai_chat")
+    call = called(part("body", ' {"file_ids": ["f1"]}') + "--abc--")
+    assert read_passed(call).ids(call, None) == [StoredId("files", "f1")]
+    hidden = part("other", "f1").replace(
+        "Content", 'X: y\nContent-Disposition: form-data; name="file_id"\r\nContent', 1
+    )
+    assert hidden != part("other", "f1")
+    with pytest.raises(RequestRefused, match="ends in another way"):
+        read_passed(called(hidden + "--abc--"))
+
+
+def test_a_batch_goes_to_no_object_by_its_address() -> None:
+    place = place_of("/v1/batches", "openai_responses")
+    for told in ({"endpoint": "/v1/responses/r1/cancel"}, {"endpoint": 1}):
+        call = replace(called(json.dumps(told), path="/v1/batches"), headers=(("content-type", "application/json"),))
+        with pytest.raises(RequestRefused, match="`endpoint`"):
+            read_passed(call).ids(call, place)
+    call = called(part("endpoint", "/v1/files/f1") + "--abc--", path="/v1/batches")
+    with pytest.raises(RequestRefused, match="`endpoint`"):
+        read_passed(call).ids(call, place)
 
 
 def test_a_ticket_opens_one_upload_for_an_hour_for_the_holder_of_the_key() -> None:

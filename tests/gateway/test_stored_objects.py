@@ -56,6 +56,11 @@ upstream = {{ url = "{url}/v1beta", family = "gemini", key_env = "STORE_KEY" }}
 pass = ["/upload/v1/files", "/upload/v1beta/files", "/v1/files", "/v1/files/*", "/v1/files/*:download", "/v1/cachedContents",
 "/v1/cachedContents/*", "/v1/models/*:batchGenerateContent", "/v1/batches", "/v1/batches/*", "/v1/batches/*:cancel",
 "/v1/interactions", "/v1/interactions/*", "/v1/interactions/*/cancel", "/v1beta/batches"]
+
+[[route]]
+models = ["picture-*"]
+upstream = {{ url = "{url}/v1", family = "openai_responses", key_env = "STORE_KEY" }}
+pass = ["/v1/images/edits"]
 """
 
 
@@ -127,6 +132,39 @@ def missing(*tries: Try) -> None:
             assert "404" in str(error) and "no object `" in str(error), (number, error)
         else:
             pytest.fail(f"try {number} was answered")
+
+
+def test_no_form_and_no_header_hides_an_id(company: Company) -> None:
+    """Proves: a form where the vendor takes JSON, names of fields within fields, and a header that claims to come from another
+    vendor's client let no id of the other team through to the provider."""
+    theirs = company.openai("lone").files.create(file=("f", b"theirs"), purpose="user_data").id
+    line = json.dumps(
+        {"custom_id": "1", "url": "/v1/responses", "body": {"model": "m", "input": [{"file_id": theirs}]}}
+    )
+    edit = json.dumps({"model": "picture-1", "images": [{"file_id": theirs}]}).encode()
+    tries: list[tuple[str, list[tuple[str, str]] | bytes]] = [
+        ("/v1/batches", [("input_file_id", theirs), ("endpoint", "/v1/responses")]),
+        ("/v1/conversations", [("items[0][content][0][file_id]", theirs)]),
+        ("/v1/files", [("purpose", "user_data"), ('file"; filename="f', line)]),
+        ("/v1/images/edits", [("model", "picture-1"), ("mask[file_id]", theirs)]),
+        ("/v1/images/edits", edit),
+    ]
+    for number, (path, told) in enumerate(tries):
+        headers = {"authorization": f"Bearer {company.keys['a']}", "content-type": "application/json"}
+        body = told if isinstance(told, bytes) else b""
+        if isinstance(told, list):
+            headers["content-type"] = "multipart/form-data; boundary=abc"
+            parts = [
+                f'--abc\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in told
+            ]
+            body = ("".join(parts) + "--abc--\r\n").encode()
+        for more in ({}, {"x-goog-api-key": company.keys["a"]}, {"anthropic-version": "2023-06-01"}):
+            before = len(company.store.received)
+            asked = http.client.HTTPConnection("127.0.0.1", company.gateway.port, timeout=HANG_S)
+            asked.request("POST", path, body, headers | more)
+            assert asked.getresponse().status in (400, 404), (number, more)
+            asked.close()
+            assert company.store.received[before:] == [], (number, more)
 
 
 def test_files_and_batches_of_openai(company: Company) -> None:

@@ -137,12 +137,17 @@ def test_a_limit_is_told_as_lowered_only_where_it_is(source: str, target: str) -
         assert [repair.kind for repair in send(source, body, to=target, terms=terms).told] == kinds
 
 
+GOOGLES = "https://generativelanguage.googleapis.com/v1beta/files/1"
 STORED_FILES = [
     ("openai_chat", {"type": "file", "file": {"file_id": "file-1"}}, "messages.file"),
     ("openai_responses", {"type": "input_image", "file_id": "file-1"}, "input.file"),
     ("anthropic_messages", {"type": "document", "source": {"type": "file", "file_id": "file_1"}}, "messages.file"),
     ("gemini", {"fileData": {"fileUri": "files/1", "mimeType": "image/png"}}, "contents.file"),
     ("gemini", {"fileData": {"fileUri": "gs://bucket/1", "mimeType": "image/png"}}, "contents.file"),
+    # Google opens them with the gateway's key for everybody.
+    ("openai_chat", {"type": "image_url", "image_url": {"url": GOOGLES}}, "messages.file"),
+    ("openai_responses", {"type": "input_file", "file_url": GOOGLES}, "input.file"),
+    ("anthropic_messages", {"type": "image", "source": {"type": "url", "url": GOOGLES}}, "messages.file"),
 ]
 
 

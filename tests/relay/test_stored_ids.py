@@ -5,18 +5,20 @@ from typing import Any
 
 import pytest
 
-from turnwise.relay.client_request import RequestRefused
+from turnwise.relay.client_request import RequestRefused, read_client_request
 from turnwise.relay.stored_ids import (
     StoredId,
     ids_in_event,
+    ids_in_form,
     ids_in_json,
     ids_in_lines,
     ids_in_request,
     ids_made,
-    ids_named,
+    ids_of_files,
     place_of,
 )
 from turnwise.wire.profiles import FamilyName
+from turnwise.wire.relay_facts import AskedPath
 
 RESPONSES: FamilyName = "openai_responses"
 GOOGLES = "https://generativelanguage.googleapis.com/v1beta/files/"
@@ -101,7 +103,77 @@ def test_an_id_is_not_hidden_by_how_it_is_written() -> None:
     assert ids_in_json(b'{"source":{"type":"file_id","id":"f1"}}') == {("files", "f1")}
     lines = b'{"body":{"file_id":"f1"}}\n\n{"body":{"container":"c1"}}\n'
     assert ids_in_lines(lines) == {("files", "f1"), ("containers", "c1")}
-    assert ids_named("file_ids[]", b"f1") == ids_named("fileIds[0]", b"f1") == [("files", "f1")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("file_ids[]", b"f1"),
+        ("fileIds[0]", b"f1"),
+        ("input_file_id", b"f1"),
+        ("items[0][content][1][file_id]", b"f1"),
+        ("items.0.content.0.file_id", b"f1"),
+        ("container[file_ids][]", b"f1"),
+        ("mask[file_id]", b"f1"),
+    ],
+)
+def test_an_id_in_a_form_is_found_however_deep_its_name_is(name: str, value: bytes) -> None:
+    assert ids_in_form([(name, value)]) == {("files", "f1")}
+    assert ids_in_form([("metadata[file_id]", value), ("container[type]", b"auto")]) == set()
+
+
+def test_a_form_names_nothing_that_nobody_owns() -> None:
+    for name, value in (
+        ("input[0][type]", b"item_reference"),
+        ("prompt[id]", b"p1"),
+        ("assistant_id", b"a1"),
+        ("batch[file_name]", b"files/f1"),
+    ):
+        with pytest.raises(RequestRefused):
+            ids_in_form([(name, value)])
+
+
+def test_each_line_of_what_a_batch_could_be_is_looked_at() -> None:
+    """Proves: whatever the file was uploaded for, in UTF-8 alone, and no line goes to an object by its address."""
+    line: dict[str, Any] = {"custom_id": "1", "url": "/v1/responses", "body": {"previous_response_id": "r1"}}
+    text = json.dumps(line).encode()
+    assert ids_in_lines(text, is_batch=False) == ids_in_lines(b"\xef\xbb\xbf" + text) == {("responses", "r1")}
+    assert ids_in_lines(text.replace(b"custom_id", rb"custom\u005fid"), is_batch=False) == {("responses", "r1")}
+    assert ids_in_lines(b'{"file_id":"my own"}\nno JSON\n', is_batch=False) == set()
+    for encoding in ("utf-16-le", "utf-16", "utf-32-be"):
+        with pytest.raises(RequestRefused):
+            ids_in_lines(text.decode().encode(encoding))
+    for url in (
+        "/v1/responses/r1",
+        "/v1/responses/r1/cancel",
+        "https://h/v1/responses",
+        "/v1//responses",
+        "/v1/%66iles",
+        1,
+    ):
+        for is_batch in (True, False):
+            with pytest.raises(RequestRefused, match="`url`"):
+                ids_in_lines(json.dumps({"custom_id": "1", "url": url}).encode(), is_batch=is_batch)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        f"{GOOGLES}f1/",
+        f"{GOOGLES}f1/?x=1",
+        "gs://bucket/f1",
+        GOOGLES.replace(".", "%2e", 1) + "f1",
+        GOOGLES.replace(".", "\uff0e", 1) + "f1",
+        GOOGLES.replace(".", "\u00ad.", 1) + "f1",
+        GOOGLES.replace(".com", ".com\\.example.org") + "f1",
+        GOOGLES.replace("language.", "language.mtls.") + "f1",
+    ],
+)
+def test_no_spelling_of_googles_address_is_somebody_elses(uri: str) -> None:
+    for name in ("uri", "fileUri"):
+        assert {one.id for one in ids_in_json(json.dumps({name: uri}).encode())} in ({uri}, {"f1"})
+    public = {"uri": "https://storage.googleapis.com/b/files/f1", "fileUri": "https://b\u00fccher.example/files/f1"}
+    assert ids_in_json(json.dumps(public).encode()) == set()
 
 
 @pytest.mark.parametrize(
@@ -168,3 +240,20 @@ def test_a_path_is_read_as_the_upstreams_vendor_reads_it() -> None:
     ]
     for path, family in others:
         assert read(path, family) is None
+
+
+def test_a_file_at_google_is_found_where_others_have_any_address() -> None:
+    """Google has an API for Chat Completions, too."""
+    picture = {"type": "image_url", "image_url": {"url": f"{GOOGLES}f1"}}
+    asked = body(messages=[{"role": "user", "content": [picture]}])
+    place = AskedPath(family="openai_chat", kind="generate")
+    assert ids_of_files(read_client_request(place, asked, one_client=True).request) == {("files", "f1")}
+    with pytest.raises(RequestRefused, match="at Google"):
+        read_client_request(place, asked)
+    image = {"type": "image", "source": {"type": "url", "url": f"{GOOGLES}f1"}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [image]}
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    messages = [("user", "x"), ("assistant", [call]), ("user", [result])]
+    asked = body(max_tokens=1, messages=[{"role": role, "content": content} for role, content in messages])
+    with pytest.raises(RequestRefused, match="at Google"):
+        read_client_request(AskedPath(family="anthropic_messages", kind="generate"), asked)

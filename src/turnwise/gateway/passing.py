@@ -17,9 +17,10 @@ from turnwise.relay.stored_ids import (
     UPLOADS,
     StoredId,
     StoredPlace,
+    check_path,
+    ids_in_form,
     ids_in_json,
     ids_in_lines,
-    ids_named,
     place_of,
 )
 from turnwise.wire.family import HttpCall
@@ -173,6 +174,8 @@ def _part(piece: bytes) -> FormPart:
     found = _PART.match(named[0]) if len(named) == 1 else None
     if not piece.startswith(b"\r\n") or found is None or any(line[:1] in (b" ", b"\t") for line in lines):
         raise RequestRefused("the form cannot be read: a part without a plain `content-disposition`")
+    if any(b"\n" in line or b"\r" in line for line in lines):
+        raise RequestRefused("the form cannot be read: a line of a part's head that ends in another way")
     if any(line.lower().startswith(b"content-transfer-encoding") for line in lines):
         raise RequestRefused("a part of the form has a `content-transfer-encoding`")
     name = found["name"].decode("utf-8", "replace")
@@ -218,21 +221,34 @@ class PassedBody(NamedTuple):
         if self.fields:
             found += sorted(ids_in_json(call.body))
             announces = place is not None and place.collection.kind == "uploads"
-            if announces and "batch" in (string_of(self.fields, "purpose") or ""):
+            if announces and "batch" in (string_of(self.fields, "purpose") or "").lower():
                 raise RequestRefused("the file of a batch is sent to `/v1/files` as a whole", field="purpose")
-        is_batch = any(part.name == "purpose" and b"batch" in part.value for part in self.parts)
+        found += sorted(_ids_of_fields(self.parts))
+        if place is not None and place.collection.kind == "batches":
+            ends = [string_of(self.fields, "endpoint")] if "endpoint" in self.fields else []
+            for end in ends + [part.value.decode("utf-8", "replace") for part in self.parts if part.name == "endpoint"]:
+                check_path(end, field="endpoint")
+        is_batch = any(part.name == "purpose" and b"batch" in part.value.lower() for part in self.parts)
         for part in self.parts:
-            found += ids_named(part.name, part.value)
-            if is_batch and part.is_file:  # each of its lines is a request
-                found += sorted(ids_in_lines(part.value))
+            if part.is_file and (is_batch or (place is not None and place.collection.kind == "files")):
+                found += sorted(ids_in_lines(part.value, is_batch=is_batch))
         return found
 
     def refuse_stored(self, family: FamilyName) -> None:
         """Raises RequestRefused for a name of anything that is stored at a provider."""
         refuse_stored(family, dict(self.fields))
         for part in self.parts:
-            if ids_named(part.name, b"id"):
+            if _ids_of_fields([part]):
                 raise RequestRefused(f"`{part.name}` is not served here: {STORED}", field=part.name)
+
+
+def _ids_of_fields(parts: Collection[FormPart]) -> set[StoredId]:
+    """Those in the fields of a form. A value may be JSON."""
+    found = ids_in_form([(part.name, part.value) for part in parts])
+    for part in parts:
+        if not part.is_file and part.value.lstrip()[:1] in (b"{", b"["):
+            found |= ids_in_json(part.value)
+    return found
 
 
 def read_passed(call: ClientCall) -> PassedBody:

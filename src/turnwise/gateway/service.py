@@ -86,7 +86,7 @@ from turnwise.relay.client_request import (
 )
 from turnwise.relay.event_reader import ArrayAnswer
 from turnwise.relay.openai_apis import ApiRefusal, api_refusal, choose_api, other_api
-from turnwise.relay.stored_ids import StoredId, ids_in_request, place_of
+from turnwise.relay.stored_ids import StoredId, ids_in_request, ids_of_files, place_of
 from turnwise.relay.terms import RouteTerms, UpstreamRequest, names_not_carried
 from turnwise.relay.token_counting import (
     UpstreamCount,
@@ -378,7 +378,9 @@ class RelayService:
         if asked.streams and not call.takes_streams:
             raise RequestRefused(NO_STREAMS, status=505)
         await self._check_allowed(chosen.route, call, model=chosen.model)
-        door = await self._door_of(chosen.route, call, ids=lambda: ids_in_request(call.family, call.body))
+        door = await self._door_of(
+            chosen.route, call, ids=lambda: ids_in_request(call.family, call.body) | ids_of_files(asked.request)
+        )
         is_teams = chosen.route.stored_is == "team"
 
         async def write(to: Outlet) -> None:
@@ -700,7 +702,9 @@ class RelayService:
                 f"the route of the model `{named}` does not list `{call.path}` in `pass`", field="model", status=404
             )
         if chosen.route.stored_is == "refused":
-            await beside_loop(lambda: read.refuse_stored(call.family), size=len(call.body))
+            families: set[FamilyName] = {call.family, self._upstreams.first(chosen.route).endpoint.profile.family}
+            for family in families:
+                await beside_loop(functools.partial(read.refuse_stored, family), size=len(call.body))
         model = chosen.model or string_of(read.fields, "model") or ""
         await self._check_allowed(chosen.route, replace(call, body=read.told), model=model)
         at = self._upstreams.of(chosen.route)

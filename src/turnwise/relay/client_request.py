@@ -10,10 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from turnwise.rules.schema import shorten
-from turnwise.vocab import Fault, FaultKind, ProviderItem, Request
+from turnwise.vocab import Fault, FaultKind, File, ProviderItem, Request, ToolResult
 from turnwise.vocab.json_values import is_json_array
 from turnwise.vocab.schema_bounds import MAX_REFERENCES_OF_A_REQUEST, cost_fault, size_of
 from turnwise.wire.family import MODULES, USUAL, BadRequest, family
+from turnwise.wire.gemini.parts import is_own_file
 from turnwise.wire.gemini.request import model_path
 from turnwise.wire.json_fields import (
     UNREADABLE,
@@ -114,8 +115,19 @@ def refuse_stored(family: FamilyName, fields: Fields) -> None:
             raise RequestRefused(f"`{name}` in `{given}` is not served here: {STORED}", field=given)
 
 
+def googles_addresses(request: Request) -> Iterator[str]:
+    """Those of files that Google opens with the gateway's key for everybody: its own API for Chat Completions, too."""
+    for message in request.messages:
+        for part in message.parts:
+            for inner in part.content if isinstance(part, ToolResult) else (part,):
+                if isinstance(inner, File) and (url := inner.url) and url.startswith("http") and is_own_file(url):
+                    yield url
+
+
 def refuse_references(request: Request) -> None:
-    """Raises RequestRefused for items of which only the id was sent."""
+    """Raises RequestRefused for items of which only the id was sent, and for addresses of files at Google."""
+    if next(googles_addresses(request), None) is not None:
+        raise RequestRefused(f"the address of a file at Google is not served here: {STORED}")
     for message in request.messages:
         for part in message.parts:
             if type(part) is ProviderItem and part.kind == "item_reference":

@@ -4,14 +4,16 @@ With the gateway's key every client could use every id. Who may use one decides 
 Sources: the API references of OpenAI, Anthropic and Google, 2026-11.
 """
 
+import codecs
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, cast
 
 import msgspec
 
-from turnwise.relay.client_request import RequestRefused, check_size, read_body
+from turnwise.relay.client_request import RequestRefused, check_size, googles_addresses, read_body
+from turnwise.vocab import Request
 from turnwise.vocab.json_values import is_json_array
 from turnwise.wire.gemini.parts import is_own_file
 from turnwise.wire.json_fields import (
@@ -141,6 +143,7 @@ _FREE = frozenset(
     args metadata labels attributes""".split()
 )
 _OF_FILE = re.compile(r"(?:^|/)files/[^/]+$")
+_OF_FILES = re.compile(r"(?:^|/)files/|^\s*gs:", re.IGNORECASE)
 _GOOGLES_NAME = re.compile(
     r"(?:https?://[A-Za-z0-9.:-]+/v1(?:beta)?/)?(?:files|cachedContents|batches)/([A-Za-z0-9_-]+)", re.ASCII
 )
@@ -180,26 +183,77 @@ def ids_in_request(family: FamilyName, body: bytes) -> set[StoredId]:
     return set(_walk(_pairs_of(body), free=free)) if _may_name(body) else set()
 
 
+def ids_of_files(request: Request) -> set[StoredId]:
+    """Files at Google by an address in a field that other families have for any address."""
+    return {stored_id("files", url) for url in googles_addresses(request)}
+
+
 def ids_in_json(body: bytes) -> set[StoredId]:
     """The ids in any body that is passed on, of a batch of requests, too. Raises RequestRefused as above."""
     return set(_walk(_pairs_of(body), free=_FREE)) if _may_name(body) else set()
 
 
-def ids_in_lines(text: bytes) -> set[StoredId]:
-    """The ids in a file with a request on each line. Raises RequestRefused for a line without JSON."""
+def ids_in_lines(text: bytes, *, is_batch: bool = True) -> set[StoredId]:
+    """The ids in a file with a request on each line. Without `is_batch`, of those lines that a batch could have: not every
+    provider looks what a file was uploaded for. Raises RequestRefused for a line without JSON."""
     found: set[StoredId] = set()
+    if not is_batch and not _may_be_batch(text):
+        return found
     for line in text.split(b"\n"):
-        if line.strip():
+        if not line.strip():
+            continue
+        try:
+            fields = read_body(line.removeprefix(codecs.BOM_UTF8))  # so it is in UTF-8, too
+        except RequestRefused:
+            if is_batch:
+                raise
+            continue
+        if is_batch or "custom_id" in fields:
             found |= ids_in_json(line)
+            for key, value in cast("Pairs", _pairs_of(line)) if b"url" in line or rb"\u00" in line else ():
+                if key == "url":
+                    check_path(value, field=key)
     return found
 
 
-def ids_named(name: str, value: bytes) -> list[StoredId]:
-    """Of one field of a form."""
-    plain = _folded(name.partition("[")[0])
-    if plain in _NOBODYS and value:
-        raise RequestRefused(f"`{name}` is not served here: {NOBODYS}", field=name)
-    return [stored_id(NAMED[plain], value.decode("utf-8", "replace"))] if plain in NAMED else []
+def _may_be_batch(text: bytes) -> bool:
+    return b"custom_id" in text or rb"\u00" in text
+
+
+def check_path(value: object, *, field: str) -> None:
+    """Raises RequestRefused for where the requests of a batch go, if that could be about an object."""
+    place = place_of(value, "openai_responses") if isinstance(value, str) else None
+    if not isinstance(value, str) or _PLAIN_PATH.fullmatch(value) is None or (place is not None and place.id):
+        raise RequestRefused(f"`{field}` of a batch is a path without an id, such as `/v1/responses`", field=field)
+
+
+_PLAIN_PATH = re.compile(r"(?:/v\d+(?:beta)?)?(?:/[a-z_-]+)+", re.ASCII)
+
+
+def ids_in_form(fields: Iterable[tuple[str, bytes]]) -> set[StoredId]:
+    """Of the fields of a form by their names. Servers read `tools[0][file_ids][]` and `tools.0.file_ids` as objects within
+    objects. Raises RequestRefused for a name of what nobody owns."""
+    named: list[tuple[list[str], str]] = []
+    for name, value in fields:
+        words = [word for word in re.split(r"[\[\].]+", name) if word and not word.isdecimal()]
+        text = value[: 4 * LONGEST_ID + 1].decode("utf-8", "replace")  # nobody has a longer one
+        if words[-1:] == ["type"] and text in _BY_ID:
+            raise RequestRefused(f"`{name}` is not served here: {NOBODYS}", field=name)
+        named += [(words, text)] if words else []
+    return set(_walk(_nested(named), free=_FREE))
+
+
+def _nested(named: Iterable[tuple[list[str], str]]) -> Pairs:
+    """What the first words name, and behind each of them what the rest names."""
+    inner: dict[str, list[tuple[list[str], str]]] = {}
+    for (first, *rest), text in named:
+        inner.setdefault(first, []).append((rest, text))
+    pairs: list[tuple[str, object]] = []
+    for first, several in inner.items():
+        pairs += [(first, text) for rest, text in several if not rest]
+        if deeper := [one for one in several if one[0]]:
+            pairs.append((first, _nested(deeper)))
+    return tuple(pairs)
 
 
 def stored_id(kind: str, text: str) -> StoredId:
@@ -239,8 +293,8 @@ def _walk(value: object, *, free: frozenset[str]) -> Iterator[StoredId]:
                 raise RequestRefused(f"`{key}` is not served here: {NOBODYS}", field=key)
             if name in NAMED and not (tells and name == "file_id"):
                 yield from _ids(NAMED[name], name, inner)
-            elif name == "uri" and is_file and is_own_file(str(inner)):
-                yield stored_id("files", str(inner))
+            elif name == "uri" and isinstance(inner, str) and _OF_FILES.search(inner) and is_own_file(inner):
+                yield stored_id("files", inner)
             yield from _walk(inner, free=free | {"response"} if name == "function_response" else free)
 
 
@@ -352,7 +406,7 @@ def _made(value: object, *, family: FamilyName) -> Iterator[StoredId]:
         if isinstance(kind, str) and kind.endswith("_output") and isinstance(fields.get("file_id"), str):
             yield StoredId("files", str(fields["file_id"]))
         for key, inner in pairs:
-            if _folded(key) not in _FREE | {"input", "tools"}:
+            if _folded(key) not in _FREE | {"input", "tools", "instructions"}:
                 yield from _made(inner, family=family)
 
 

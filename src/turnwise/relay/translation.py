@@ -45,6 +45,7 @@ from turnwise.vocab import (
 )
 from turnwise.wire.family import family
 from turnwise.wire.files import takes_file
+from turnwise.wire.gemini.parts import is_own_file
 from turnwise.wire.json_fields import (
     UNREADABLE,
     Fields,
@@ -297,7 +298,10 @@ class Crossing:
         self._take_fields(file.opaque, where=where)
         if file.file_id is not None:
             self._refuse(f"{where}.file", because="the file id is another provider's: send the file itself")
-        if file.url is not None and not file.url.startswith(("https://", "http://", "data:")):
+        # With the gateway's key, Google opens a file of anybody by its address.
+        if file.url is not None and (
+            not file.url.startswith(("https://", "http://", "data:")) or is_own_file(file.url)
+        ):
             self._refuse(f"{where}.file", because="the file's address is another provider's: send the file itself")
         if role == "assistant" and not self._target.assistant_files:
             self._leave_out(f"{where}.file", "the API takes no files from an assistant")

@@ -7,9 +7,10 @@ Keys of `Opaque` data of this family: on Text, Reasoning, File and ToolCall the 
 
 import functools
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -296,7 +297,8 @@ _URL_SAFE = str.maketrans("-_", "+/", "\r\n=")
 
 
 # What these serve depends on whose key asks; `storage.googleapis.com` gives to everybody.
-_OWN_HOSTS = ("generativelanguage.googleapis.com", "aiplatform.googleapis.com", "storage.cloud.google.com")
+_OWN_HOSTS = (".googleapis.com", "storage.cloud.google.com")
+_PUBLIC_HOST = "storage.googleapis.com"
 
 
 def is_own_file(uri: str) -> bool:
@@ -304,10 +306,13 @@ def is_own_file(uri: str) -> bool:
     `files/NAME`), or one in Google's storage (`gs://`)."""
     try:
         parts = urlsplit(uri)
-        host = (parts.hostname or "").rstrip(".")
+        host = unicodedata.normalize("NFKC", unquote(parts.hostname or "")).replace("\u3002", ".")
     except ValueError:
         return True
-    return parts.scheme != "data" and (parts.scheme not in ("http", "https") or not host or host.endswith(_OWN_HOSTS))
+    host = re.sub(r"[^\w.:-]", "", host).rstrip(".").lower()  # as a lenient reader takes it
+    is_plain = parts.scheme in ("http", "https") and host and "\\" not in parts.netloc
+    is_googles = host.endswith(_OWN_HOSTS) and not host.endswith(_PUBLIC_HOST)
+    return parts.scheme != "data" and (not is_plain or is_googles)
 
 
 # What Gemini says about the sources of a text <-> `Citation`s.
