@@ -147,6 +147,7 @@ class GatewayCounts:
         gauges = frozenset([name for name, metric in METRICS.items() if metric.type == "gauge"])
         self._file = None if file is None else CountsFile(file, gauges=gauges)
         self._fullness = fullness
+        self.measure: Callable[[], None] = lambda: None  # sets the gauges anew; called each time before they are told
         self._teams: dict[str, None] = {}
         self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
         # Of each histogram: how many were in each bucket, in the last one the rest, and behind it the sum of seconds.
@@ -218,11 +219,17 @@ class GatewayCounts:
 
     def _tell(self) -> None:
         if self._file is not None:
-            self._file.tell(CountsState(self._values, self._seconds))
+            self._file.tell(self._own())
+
+    def _own(self) -> CountsState:
+        """Of this worker, as it is now: a gauge that stayed as it was at this worker's last scrape would mislead the others."""
+        self.measure()
+        self._values["turnwise_gateway_budget_used_ratio"] = dict(self._fullness())
+        return CountsState(self._values, self._seconds)
 
     def _of_all(self) -> CountsState:
         """Of all workers."""
-        own = CountsState(self._values, self._seconds)
+        own = self._own()
         if self._file is None:
             return own
         joined: dict[str, Joined] = {name: metric.joined for name, metric in METRICS.items()}
@@ -246,7 +253,6 @@ class GatewayCounts:
 
     def text(self) -> bytes:
         """All counts in the text format."""
-        self._values["turnwise_gateway_budget_used_ratio"] = dict(self._fullness())
         lines: list[str] = []
         found = self._of_all()
         for name, metric in METRICS.items():
