@@ -368,6 +368,7 @@ def test_a_line_of_the_log_stays_one_line() -> None:
 def test_nothing_that_was_said_and_no_key_is_told(lab: Lab, served: ServedGateway) -> None:
     """Neither in log lines, counts nor the ledger; in the client's answer the content is."""
     key = served.run("gateway", "keys", "add", "--admin", "laptop").strip()
+    served.wait_until_open(key)
     names = {"authorization": f"Bearer {key}"}
     models = ("plain-answer", "id-missing", "fault-once-503", "cumulative", "fault-401")
     answers = [served.ask("/v1/chat/completions", {"model": model, **BODY}, **names).read() for model in models]
