@@ -292,7 +292,10 @@ class RelayService:
         self._began = datetime.fromtimestamp(means.clock.now(), UTC)
 
     def renewed(self, config: GatewayConfig, /) -> "RelayService":
-        return RelayService(config, means=self._means, forward_key=self._forward_key, learned=self._learned)
+        means = self._means
+        if (read := means.accounts.read_prices) is not None:
+            means = msgspec.structs.replace(means, accounts=msgspec.structs.replace(means.accounts, prices=read()))
+        return RelayService(config, means=means, forward_key=self._forward_key, learned=self._learned)
 
     def reloaded(self, *, is_good: bool) -> None:
         self._means.accounts.counts.set("turnwise_gateway_last_reload_good", int(is_good))
