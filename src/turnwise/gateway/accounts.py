@@ -147,7 +147,7 @@ class GatewayCounts:
         gauges = frozenset([name for name, metric in METRICS.items() if metric.type == "gauge"])
         self._file = None if file is None else CountsFile(file, gauges=gauges)
         self._fullness = fullness
-        self.measure: Callable[[], None] = lambda: None  # sets the gauges anew; called each time before they are told
+        self.measure: Callable[[], None] = lambda: None  # sets the gauges, each time before they are told
         self._teams: dict[str, None] = {}
         self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
         # Of each histogram: how many were in each bucket, in the last one the rest, and behind it the sum of seconds.
