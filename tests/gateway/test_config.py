@@ -110,6 +110,10 @@ def test_every_field_of_the_file_is_read(tmp_path: Path) -> None:
         ("route = []", "Expected `array` of length >= 1 - at `$.route`"),
         ('prot = 1\n[[route]]\nupstream = "openai:gpt-5"', "unknown field `prot` (did you mean `port`?)"),
         (
+            '[[route]]\nupstream = "openai:*"\nstored = "teams"',
+            "`$.route[0].stored` (one of `refused`, `team`, `shared`)",
+        ),
+        (
             '[[route]]\nupstream = "openai:gpt-5"\ncontinu = true',
             "unknown field `continu` (did you mean `continue`?) - at `$.route[0]`",
         ),

@@ -16,7 +16,7 @@ from journal.test_prices import NOW
 from journal.test_served_bills import BILLS, response_of
 from lab.failing import settled
 from terminal.running import running_lab
-from turnwise.errors import JournalFailed
+from turnwise.errors import CallerError, JournalFailed
 from turnwise.gateway.accounts import Account, AccountMeans, SentRequest, open_accounts
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
 from turnwise.gateway.service import RelayService, ServiceMeans
@@ -235,7 +235,8 @@ def test_a_relayed_request_costs_what_served_it(tmp_path: Path) -> None:
 
 def test_the_users_prices_and_journal_are_those_of_the_gateway(tmp_path: Path) -> None:
     """Proves: a request costs what the user's own file says and not what a project's does; it stands in the user's journal with
-    its end, and so does what was mended, under the family of its upstream."""
+    its end, and so does what was mended, under the family of its upstream. A price that was added counts once the configuration
+    is read again, and a file of prices that cannot be read is an error then."""
     folder = tmp_path / "config" / "turnwise"
     folder.mkdir(parents=True)
     (folder / "turnwise.toml").write_text(PRICES)
@@ -249,12 +250,19 @@ def test_the_users_prices_and_journal_are_those_of_the_gateway(tmp_path: Path) -
                 config = GatewayConfig(routes=(GatewayRoute(upstream=lab_at()),))
                 service = RelayService(config, means=means, forward_key=False)
                 await asyncio.wait_for(service.answer(chat("id-missing", tools=BODY["tools"]), Gathered()), HANG_S)
+                (folder / "prices.toml").write_text('"*" = { request = 0.75 }\n')
+                service = service.renewed(config)
+                await asyncio.wait_for(service.answer(chat("plain-answer"), Gathered()), HANG_S)
+                (folder / "prices.toml").write_text('"*" = 0.75\n')
+                with pytest.raises(CallerError, match=r"prices\.toml"):
+                    service.renewed(config)
 
     asyncio.run(run())
     with Journal(tmp_path / "state" / "journal.db", clock=FakeClock()) as journal:
-        (found,) = journal.ledger.entries(LedgerSpan())
+        found, later = sorted(journal.ledger.entries(LedgerSpan()), key=lambda one: one.usd or 0)
         mended = {(one.family, one.kind, one.times) for one in journal.repairs.sums()}
     assert (found.outcome, found.usd, found.ended) == ("ok", Decimal("0.5"), NOW)
+    assert (later.model, later.usd) == ("plain-answer", Decimal("0.75"))
     assert mended == {("openai_chat", "id_missing", 1), ("openai_chat", ANY, 1)}
 
 

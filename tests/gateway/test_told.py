@@ -229,11 +229,11 @@ def test_seconds_are_counted_in_buckets_that_hold_those_below_them() -> None:
     samples = read_metrics(counts.text().decode())
     buckets = valued(samples, "queue_seconds_bucket")
     for model, low, high in ((OTHER, 1, 2), ("m2", 0, 1), ("m3", 1, 1)):
-        found = [number for (_, one, _, _), number in buckets.items() if one == model]
+        found = [number for (_, one, *_), number in buckets.items() if one == model]
         assert found == [low] * len(BUCKETS) + [high]
-        assert valued(samples, "queue_seconds_count")["p", model, "1"] == high
-    assert valued(samples, "queue_seconds_sum")["p", OTHER, "1"] == 1_000_000.001
-    assert [bound for _, model, _, bound in buckets if model == "m3"][-2:] == ["900.0", "+Inf"]
+        assert valued(samples, "queue_seconds_count")["p", model, "1", ""] == high
+    assert valued(samples, "queue_seconds_sum")["p", OTHER, "1", ""] == 1_000_000.001
+    assert [bound for _, model, *_, bound in buckets if model == "m3"][-2:] == ["900.0", "+Inf"]
 
 
 async def test_a_repair_counts_once_in_the_line_of_its_request(caplog: pytest.LogCaptureFixture) -> None:
@@ -368,6 +368,7 @@ def test_a_line_of_the_log_stays_one_line() -> None:
 def test_nothing_that_was_said_and_no_key_is_told(lab: Lab, served: ServedGateway) -> None:
     """Neither in log lines, counts nor the ledger; in the client's answer the content is."""
     key = served.run("gateway", "keys", "add", "--admin", "laptop").strip()
+    served.wait_until_open(key)
     names = {"authorization": f"Bearer {key}"}
     models = ("plain-answer", "id-missing", "fault-once-503", "cumulative", "fault-401")
     answers = [served.ask("/v1/chat/completions", {"model": model, **BODY}, **names).read() for model in models]

@@ -15,6 +15,7 @@ import pytest
 
 from gateway.served_gateway import ServedGateway, served_gateway
 from terminal.running import running_lab
+from turnwise.gateway.accounts import GatewayCounts
 from turnwise.gateway.worker_counts import CountsFile, CountsState, added, without_gauges
 from waits import HANG_S
 
@@ -124,3 +125,21 @@ def test_counts_of_the_dead_stay_and_their_gauges_go(tmp_path: Path) -> None:
     found = added(second.others(), joined={})
     assert (found.values["n"], found.values["open"]) == ({("a",): 6.0}, {(): 2.0})
     assert found.seconds == {"t": {("a",): [2.0, 0.0, 1.0]}}
+
+
+async def test_a_gauge_is_told_to_the_others_as_it_is_now(tmp_path: Path) -> None:
+    """Proves: what one worker knows of its upstreams and budgets reaches the scrape of another one though nobody has ever scraped
+    the first, and ends there, too, when it has ended. A scraper that keeps its connection asks one worker alone."""
+    left_alone, fullness = {"a": 1}, {("team", "data", "requests/day"): 1.0}
+    first = GatewayCounts(file=tmp_path / "0", fullness=lambda: fullness)
+    first.measure = lambda: first.set_each("turnwise_gateway_upstream_left_alone", left_alone)
+    scraped = GatewayCounts(file=tmp_path / "1")
+    budget = b'budget_used_ratio{kind="team",owner="data",limit="requests/day"}'
+    async with first.told():
+        pass
+    assert b'left_alone{upstream="a"} 1\n' in scraped.text() and budget in scraped.text()
+    left_alone["a"] = 0
+    fullness.clear()
+    async with first.told():
+        pass
+    assert b'left_alone{upstream="a"} 0\n' in scraped.text() and budget not in scraped.text()

@@ -178,7 +178,22 @@ def test_what_clients_used_is_told_by_owner_and_no_cell_of_it_runs(cli: Cli, key
         "user": [["", "2"]],
         "model": [["'=cmd|' /C calc'!A0:m;'=1+1", "2"]],
     }
-    assert cli("gateway", "usage", "--by", "team").out.splitlines()[1].split() == ["web", "2", "unknown", "?", "?"]
+    assert cli("gateway", "usage", "--by", "team").out.splitlines()[1].split() == [
+        "web",
+        "2",
+        "unknown",
+        "unknown",
+        "unknown",
+    ]
+
+
+def test_an_owner_that_nobody_has_set_is_told_beside_others_that_were(cli: Cli, keys: Path) -> None:
+    """Proves: a team that was mistyped does not slip past the limits that were meant for it without a word."""
+    assert "limits" not in cli("gateway", "keys", "add", "early", "--team", "web").err
+    cli("gateway", "teams", "set", "web", "--limit", "usd/month=5")
+    assert "limits" not in cli("gateway", "keys", "add", "ci", "--team", "web", "--user", "ann").err
+    assert "no team `wbe` was set, so it has no limits" in cli("gateway", "keys", "add", "c2", "--team", "wbe").err
+    assert "no team `wbe` was set" in cli("gateway", "keys", "set", "ci", "--team", "wbe").err
 
 
 def test_the_audit_log_names_the_user_of_the_process(cli: Cli, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:

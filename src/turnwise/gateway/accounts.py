@@ -48,7 +48,7 @@ from turnwise.journal.request_budgets import RequestPart
 from turnwise.relay.breaches import blames_provider
 from turnwise.relay.client_exchange import RelayEnd
 from turnwise.rules.pricing import ZERO
-from turnwise.settings.settings import durability_of, read_layers
+from turnwise.settings.settings import Layer, durability_of, read_layers
 from turnwise.telemetry.names import SpanFacts
 from turnwise.telemetry.telemetry import Telemetry, telemetry_of
 from turnwise.turn.events import Purpose
@@ -147,6 +147,7 @@ class GatewayCounts:
         gauges = frozenset([name for name, metric in METRICS.items() if metric.type == "gauge"])
         self._file = None if file is None else CountsFile(file, gauges=gauges)
         self._fullness = fullness
+        self.measure: Callable[[], None] = lambda: None  # sets the gauges, each time before they are told
         self._teams: dict[str, None] = {}
         self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
         # Of each histogram: how many were in each bucket, in the last one the rest, and behind it the sum of seconds.
@@ -218,11 +219,17 @@ class GatewayCounts:
 
     def _tell(self) -> None:
         if self._file is not None:
-            self._file.tell(CountsState(self._values, self._seconds))
+            self._file.tell(self._own())
+
+    def _own(self) -> CountsState:
+        """Of this worker, as it is now: a gauge that stayed as it was at this worker's last scrape would mislead the others."""
+        self.measure()
+        self._values["turnwise_gateway_budget_used_ratio"] = dict(self._fullness())
+        return CountsState(self._values, self._seconds)
 
     def _of_all(self) -> CountsState:
         """Of all workers."""
-        own = CountsState(self._values, self._seconds)
+        own = self._own()
         if self._file is None:
             return own
         joined: dict[str, Joined] = {name: metric.joined for name, metric in METRICS.items()}
@@ -246,7 +253,6 @@ class GatewayCounts:
 
     def text(self) -> bytes:
         """All counts in the text format."""
-        self._values["turnwise_gateway_budget_used_ratio"] = dict(self._fullness())
         lines: list[str] = []
         found = self._of_all()
         for name, metric in METRICS.items():
@@ -363,12 +369,13 @@ NO_LEDGER = Fault(
 
 class AccountMeans(msgspec.Struct, frozen=True, kw_only=True):
     """Where accounts are written. Without a `ledger` nothing is kept, for a trial run. `telemetry` makes a span for each
-    request. `holder` is this gateway's name in budgets. `outage` lets requests leave while the ledger cannot be written. `new_id`
-    draws what an answer is known by that has no id of its own."""
+    request. `read_prices` reads the user's prices again. `holder` is this gateway's name in budgets. `outage` lets requests leave
+    while the ledger cannot be written. `new_id` draws what an answer is known by that has no id of its own."""
 
     ledger: LedgerThread | None = None
     counts: GatewayCounts = msgspec.field(default_factory=GatewayCounts)
     prices: Prices = NO_PRICES
+    read_prices: Callable[[], Prices] | None = None
     clock: Clock = msgspec.field(default_factory=SystemClock)
     telemetry: Telemetry | None = None
     holder: str = ""
@@ -880,6 +887,11 @@ def said_of(line: RequestLine) -> str:
     return ", ".join(words)
 
 
+def user_layers(env: Mapping[str, str]) -> list[Layer]:
+    """A project's file may price models for runs in its folder: a server has no folder. Raises CallerError."""
+    return [layer for layer in read_layers(Path.home(), env=env) if layer.source == "user"]
+
+
 @contextlib.contextmanager
 def open_accounts(
     env: Mapping[str, str],
@@ -892,17 +904,16 @@ def open_accounts(
 ) -> Generator[AccountMeans]:
     """Accounts in the user's journal, or in that of a `database`, with the user's prices. `rule` is for when that cannot be
     reached. Raises CallerError for unusable files."""
-    # A project's file may price models for runs in its folder: a server has no folder.
-    layers = [layer for layer in read_layers(Path.home(), env=env) if layer.source == "user"]
+    layers = user_layers(env)
     goes_on = rule is not None and rule.goes_on_s > 0
     limit_s = SEEN_S if goes_on else BUSY_S
     ledger = LedgerThread(database or journal_path(env), clock=clock, durability=durability_of(layers), limit_s=limit_s)
     try:
-        prices = prices_of_layers(layers, env=env)
         yield AccountMeans(
             ledger=ledger,
             counts=counts or GatewayCounts(),
-            prices=prices,
+            prices=prices_of_layers(layers, env=env),
+            read_prices=lambda: prices_of_layers(user_layers(env), env=env),
             clock=clock,
             telemetry=telemetry_of(env),
             holder=holder,

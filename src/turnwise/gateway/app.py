@@ -485,7 +485,7 @@ class GatewayApp:
 async def _why_no_metrics(visit: Visit, client: "AnyClient | None") -> str | None:
     """Why this client may not see the counts: they name models and providers, and tell how much somebody works."""
     if client is not None:
-        return None if client.admin else "`/metrics` asks for an admin key"
+        return None if client.admin else "`/metrics` asks for a key with `--metrics` or `--admin`"
     if await asyncio.to_thread(is_own_user, visit.client, visit.own):
         return None
     return (

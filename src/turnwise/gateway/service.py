@@ -262,6 +262,12 @@ class RelayService:
         self._config = config
         self._means = means
         self._forward_key = forward_key
+        # What may raise comes first: a configuration that cannot be used changes nothing.
+        for hook in [route.before_request for route in config.routes if route.before_request is not None]:
+            if hook.key_env is not None:
+                secret_of(hook.key_env, env=means.env)
+        before = None if learned is None else learned.upstreams
+        opened = Upstreams(config.routes, env=means.env, forward_key=forward_key, clock=means.clock, before=before)
         self._limits = msgspec.structs.replace(
             DEFAULT_LIMITS, response_bytes=config.bounds.response_bytes, tells_long_calls=False
         )
@@ -273,10 +279,9 @@ class RelayService:
         else:
             learned.answers.bound(most_bytes=most_bytes, share_bytes=share_bytes)
         self._learned = learned
-        self._upstreams = learned.upstreams = Upstreams(
-            config.routes, env=means.env, forward_key=forward_key, clock=means.clock, before=learned.upstreams
-        )
+        self._upstreams = learned.upstreams = opened
         means.accounts.counts.configure(configured_models(config.routes))
+        means.accounts.counts.measure = self._measure
         self._answers, self._told_ends, self._habits = learned.answers, learned.told_ends, learned.habits
         self._stored = StoredObjects(means.accounts.ledger, clock=means.clock)
         self._stale, self._lessons, self._api_refusals = learned.stale, learned.lessons, learned.api_refusals
@@ -285,12 +290,12 @@ class RelayService:
             if opened.upstream.model:
                 self._warn_of_end(opened.upstream.model, opened.upstream)
         self._began = datetime.fromtimestamp(means.clock.now(), UTC)
-        for hook in [route.before_request for route in config.routes if route.before_request is not None]:
-            if hook.key_env is not None:
-                secret_of(hook.key_env, env=means.env)
 
     def renewed(self, config: GatewayConfig, /) -> "RelayService":
-        return RelayService(config, means=self._means, forward_key=self._forward_key, learned=self._learned)
+        means = self._means
+        if (read := means.accounts.read_prices) is not None:
+            means = msgspec.structs.replace(means, accounts=msgspec.structs.replace(means.accounts, prices=read()))
+        return RelayService(config, means=means, forward_key=self._forward_key, learned=self._learned)
 
     def reloaded(self, *, is_good: bool) -> None:
         self._means.accounts.counts.set("turnwise_gateway_last_reload_good", int(is_good))
@@ -318,11 +323,13 @@ class RelayService:
         return self._answers.is_full
 
     def metrics(self) -> bytes:
-        self._means.accounts.counts.set("turnwise_gateway_answer_bytes", self._answers.size)
-        self._means.accounts.counts.set("turnwise_gateway_store_reachable", int(self._means.accounts.is_well))
-        states = self._upstreams.states()
-        self._means.accounts.counts.set_each("turnwise_gateway_upstream_left_alone", states)
         return self._means.accounts.counts.text()
+
+    def _measure(self) -> None:
+        counts = self._means.accounts.counts
+        counts.set("turnwise_gateway_answer_bytes", self._answers.size)
+        counts.set("turnwise_gateway_store_reachable", int(self._means.accounts.is_well))
+        counts.set_each("turnwise_gateway_upstream_left_alone", self._upstreams.states())
 
     async def answer(self, call: ClientCall, outlet: Outlet) -> None:
         """Serve until the answer is whole or the client has left; then the upstream's request is broken off, too."""

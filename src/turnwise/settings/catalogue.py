@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
 import msgspec
 
@@ -28,9 +28,18 @@ if TYPE_CHECKING:
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")  # as msgspec says it
 
 
+_NO_CHOICE = re.compile(r"Invalid enum value .* - at `\$.*\.(\w+)`$", re.S)
+
+
 def with_near_field(error: Exception, *, rows: Iterable[type[msgspec.Struct]]) -> str:
-    """What the error says; of an unknown field also which one of these rows is near."""
-    said = str(error)
+    """What the error says; of an unknown field also which one of these rows is near, and of a wrong word which ones the field of
+    one of these rows takes."""
+    said, rows = str(error), tuple(rows)
+    if field := _NO_CHOICE.fullmatch(said):
+        known = [one.type for row in rows for one in msgspec.structs.fields(row) if one.encode_name == field[1]]
+        choices = [choice for one in known for choice in (one, *get_args(one)) if get_origin(choice) is Literal]
+        words = in_ticks(word for choice in choices for word in get_args(choice))
+        return f"{said} (one of {words})" if words else said
     found = _UNKNOWN.search(said)
     fields = [field for row in rows for field in row.__struct_encode_fields__]
     near = difflib.get_close_matches(found[1], fields, n=1) if found else []

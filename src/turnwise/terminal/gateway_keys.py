@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -20,7 +20,15 @@ from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
 
 if TYPE_CHECKING:
-    from turnwise.journal.gateway_rows import Actor, GatewayBook, GatewayOwner, OwnerChange, OwnerKind, OwnerShown
+    from turnwise.journal.gateway_rows import (
+        Actor,
+        GatewayBook,
+        GatewayOwner,
+        OwnerChange,
+        OwnerKind,
+        OwnerSet,
+        OwnerShown,
+    )
     from turnwise.journal.journal import Journal
     from turnwise.journal.ledger_queries import Total
 
@@ -69,6 +77,7 @@ database_option = click.option(
     help="Keys, budgets and ledger in this database: `postgresql://USER@HOST/DATABASE`. "
     f"[default: {VARIABLE}, else the journal of this user]",
 )
+OWNERS_OF_KEYS: "tuple[OwnerKind, ...]" = ("team", "user")
 AHEAD = re.compile(r"(\d{1,5})([hdw])", re.ASCII)
 HOURS = {"h": 1, "d": 24, "w": 168}
 
@@ -255,6 +264,16 @@ def _say_key(key: str, *, as_json: bool, name: str) -> None:
     say("this key is shown only now; the gateway keeps its hash")
 
 
+def _say_new_owners(owners: "OwnerSet", *, told: Mapping[str, object]) -> None:
+    """A name that was mistyped would be free of the limits that were meant."""
+    for kind in OWNERS_OF_KEYS:
+        name, known = told[kind], owners.of(kind)
+        if name and known and name not in known:
+            say(
+                f"no {kind} `{name}` was set, so it has no limits of its own: `turnwise gateway {kind}s list` shows the names"
+            )
+
+
 @click.group("keys", epilog=KEYS_EPILOG)
 def keys_group() -> None:
     """Add, list, change, rotate and revoke the keys of clients."""
@@ -276,6 +295,7 @@ def add(name: str, database: str | None, as_json: bool, **told: Any) -> None:
             raise CallerError(f"there is a key `{name}` already: revoke it first, or choose another name")
         with _book(database) as book:
             key = book.add_key(GatewayOwner(name=name), by=_actor(), change=change_of(**told).over)
+            _say_new_owners(book.owners(), told=told)
         if database is None:
             close_doors(key_file(os.environ))  # also if the journal is lost
     _say_key(key, as_json=as_json, name=name)
@@ -295,6 +315,7 @@ def set_key(name: str, database: str | None, as_json: bool, **told: Any) -> None
         moved = _in_file(name) if database is None else None
         with _book(database) as book:
             owner = book.set_owner("key", name, change_of(**told).over, by=_actor(), moved=moved)
+            _say_new_owners(book.owners(), told=told)
         if moved is not None:
             _drop_from_file(name)
     _say_owner(shown_owner(owner), as_json=as_json)
@@ -479,7 +500,8 @@ spreadsheet."""
 @click.option("--csv", "as_csv", is_flag=True, help="The lines as CSV.")
 def usage(by: str, since: str | None, database: str | None, as_json: bool, as_csv: bool) -> None:
     """Show what keys, users and teams have used."""
-    from turnwise.terminal.usage import json_of, known, known_tokens, since_of, write_csv
+    from turnwise.agent.formatting import PRICE_WANTED
+    from turnwise.terminal.usage import json_of, known, since_of, tokens_said, write_csv
 
     with as_one_line():
         if as_json and as_csv:
@@ -502,8 +524,8 @@ def usage(by: str, since: str | None, database: str | None, as_json: bool, as_cs
             say("no requests; `turnwise gateway usage --since all` shows all that there were")
         table = [(by, "requests", "usd", "tokens in", "out")]
         for row in rows:
-            tokens = [f"{one:,}" if isinstance(one, int) else "?" for one in known_tokens(row)[:2]]
-            usd = known(row.cost) or "unknown"
+            tokens = [tokens_said(one, row=row) for one in (row.input_tokens, row.output_tokens)]
+            usd = known(row.cost) + "+" * row.cost.is_partial if known(row.cost) else "unknown"
             table.append((clean_line(row.key) or "-", f"{row.cost.requests:,}", usd, tokens[0], tokens[1]))
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         for cells in table if rows else ():
@@ -511,6 +533,8 @@ def usage(by: str, since: str | None, database: str | None, as_json: bool, as_cs
                 cell.ljust(widths[0]) if at == 0 else cell.rjust(widths[at]) for at, cell in enumerate(cells)
             ]
             say("  ".join([first, *others]), stream=sys.stdout)
+        if any(row.cost.unknown for row in rows):
+            say(f"+: at least so much. {PRICE_WANTED}")
 
 
 def usage_rows(journal: "Journal", *, by: str, since: float) -> "list[Total]":
