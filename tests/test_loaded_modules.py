@@ -256,3 +256,9 @@ def test_a_gateway_has_loaded_what_requests_need_before_it_says_that_it_listens(
         gateway.process.terminate()
         gateway.process.wait(HANG_S)
         assert IMPORTED.findall(os.pread(gateway.log.fileno(), 10_000_000, start).decode()) == []
+
+
+def test_the_judge_of_commands_may_be_loaded_before_the_workspace() -> None:
+    """Each imports the other's package: the workspace once got the module `inspector` in place of its function."""
+    code = "import turnwise.tools.shell_judge; from turnwise.tools.workspace.shell import inspector; inspector.__code__"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG_S)

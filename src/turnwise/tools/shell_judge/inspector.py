@@ -14,7 +14,6 @@ from turnwise.rules.permission_facts import CallFacts
 from turnwise.running.run_context import Inspector
 from turnwise.running.tools import Tool
 from turnwise.tools.sandbox.environment import PrivateFolder
-from turnwise.tools.workspace.previews import why_it_would_fail
 from turnwise.turn.config import Effect
 from turnwise.turn.events import PlannedCall
 
@@ -78,6 +77,8 @@ def inspector(
             )
             if not foresees or plan.call.name not in own:
                 return found
+            from turnwise.tools.workspace.previews import why_it_would_fail  # the workspace imports this package
+
             root = Path(os.path.realpath(workspace))
             fails = missing_program(found.shell, programs=known[0], workspace=str(root))
             fails = fails or why_it_would_fail(own[plan.call.name], arguments, root=root)
