@@ -117,7 +117,8 @@ async def run_program(source: str, *, python: Path) -> RunFacts:
                 cwd=name,
             )
             try:
-                out, errors = await asyncio.wait_for(process.communicate(), RUN_S)
+                async with asyncio.timeout(RUN_S):
+                    out, errors = await process.communicate()
             except TimeoutError:
                 process.kill()
                 await process.wait()

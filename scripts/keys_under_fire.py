@@ -218,7 +218,8 @@ class Fire:
         for number, act in enumerate(acts, start=1):
             while self.left > total * (1 - number / (len(acts) + 1)) and self.left:
                 self.changed.clear()
-                await asyncio.wait_for(self.changed.wait(), HANG_S)
+                async with asyncio.timeout(HANG_S):
+                    await self.changed.wait()
             busy = [one for one in self.servers if one.asked and not one.is_frozen]
             if not busy:
                 continue
@@ -247,7 +248,8 @@ class Fire:
                 self.hand_out(server)
             self.changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.changed.wait(), 1.0)
+                async with asyncio.timeout(1.0):
+                    await self.changed.wait()
             if sys.stderr.isatty() or self.given.progress:
                 out = sum(len(one.asked) for one in self.servers)
                 print(f"{self.left} asks left, {out} out at {len(self.servers)} processes", file=sys.stderr)

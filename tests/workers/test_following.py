@@ -15,6 +15,7 @@ from terminal.running import running_lab
 from turnwise import Journal, tool
 from turnwise.agent.followed_session import watch_session
 from turnwise.base.clock import SystemClock
+from turnwise.journal.postgres.news import Ear, NewsDesk
 from turnwise.replay.replayed_events import SessionEvent
 from turnwise.running.watcher_events import ToolFinished, ToolStarted, TurnFinished
 from turnwise.workers.queue import TurnQueue
@@ -94,6 +95,24 @@ def test_a_follower_hears_of_records_at_once(farm: Farm, postgres_dsn: str) -> N
         return ""
 
     assert asyncio.run(first_result_of_slow())
+
+
+def test_whoever_leaves_while_news_come_ends_the_listening(queue: TurnQueue, postgres_dsn: str) -> None:
+    """Proves: the task that listens ends when the last follower leaves, also in the moment in which something wakes it."""
+    session = queue.submit("Go.", agent="plain")
+
+    async def leave() -> bool:
+        desk = NewsDesk(postgres_dsn)
+        ear = Ear(session, poll_s=600.0, desk=desk)
+        async with asyncio.timeout(HANG_S):
+            await ear.wait()  # it has looked, and listens now
+        listening = [task for task in asyncio.all_tasks() if task.get_name() == "turnwise news"]
+        desk.enter(ear)
+        ear.leave()
+        done, _ = await asyncio.wait(listening, timeout=HANG_S)
+        return list(done) == listening
+
+    assert asyncio.run(leave())
 
 
 def test_many_followers_share_a_few_connections(queue: TurnQueue, postgres_dsn: str) -> None:

@@ -276,7 +276,8 @@ class PageApp:
                 look_s = self._monotonic() + RECHECK_S
                 while not visit.left.is_set():
                     try:
-                        piece = await asyncio.wait_for(queue.get(), max(look_s - self._monotonic(), 0.0))
+                        async with asyncio.timeout(look_s - self._monotonic()):
+                            piece = await queue.get()
                     except TimeoutError:
                         if await self._beside(lambda: self._access.user_of(token)) is None:
                             break

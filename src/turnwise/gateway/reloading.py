@@ -118,7 +118,8 @@ class Reloading:
         read = last = self._stamp()
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), LOOK_S)
+                async with asyncio.timeout(LOOK_S):
+                    await self._asked.wait()
             now = self._stamp()
             if self._asked.is_set() or (now != read and now == last):
                 self._asked.clear()

@@ -127,7 +127,8 @@ class Site:
         while not self._closing.is_set():
             await response.write(ping)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), PING_EVERY_S)
+                async with asyncio.timeout(PING_EVERY_S):
+                    await self._closing.wait()
 
     async def _end(self, request: web.Request, *, outgoing: Outgoing) -> None:
         """Break the connection, or hold it until the client closes it (which cancels this) or the lab does."""

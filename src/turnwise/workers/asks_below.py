@@ -164,7 +164,8 @@ class AsksBelow:
                 if waiting.is_whole:
                     break
                 with contextlib.suppress(TimeoutError), self._activity.resting():
-                    await asyncio.wait_for(bell.wait(), min(POLL_S, max(0.0, end_s - clock())))
+                    async with asyncio.timeout(min(POLL_S, end_s - clock())):
+                        await bell.wait()
         except NotOurs:
             await self._lost()
         finally:

@@ -245,7 +245,8 @@ class Worker:
             if len(self._work) < self._concurrency and await self._claim():
                 continue
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), min(LOOK_S, self._terms.lease_s / 2))
+                async with asyncio.timeout(min(LOOK_S, self._terms.lease_s / 2)):
+                    await self._woken.wait()
 
     def _pieces(self) -> list[TurnPieces]:
         return [work.lease.pieces for work in self._work.values()]
@@ -370,7 +371,8 @@ class Worker:
                 handed_over |= {work.task for work in gone}
                 continue
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await self._woken.wait()
         if handed_over:
             await asyncio.wait(handed_over, timeout=SETTLE_S)
 

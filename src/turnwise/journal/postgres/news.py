@@ -190,7 +190,8 @@ class NewsDesk:
             loop.add_reader(socket, self._woken.set)
             try:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), None if math.isinf(left_s) else left_s)
+                    async with asyncio.timeout(None if math.isinf(left_s) else left_s):
+                        await self._woken.wait()
             finally:
                 loop.remove_reader(socket)
             self._woken.clear()
