@@ -39,7 +39,7 @@ NODES = {
     "editors": 12_150,
     "endpoints": 11_200,
     "gateway": 32_300,
-    "journal": 26_800,
+    "journal": 26_900,
     "lab": 40_800,
     "relay": 22_000,
     "replay": 8_700,

@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import random
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -232,6 +235,53 @@ def test_a_part_is_reserved_and_settled_once_however_often_it_is_tried(target: T
         assert standing(target) == {"key/laptop/day": (0, (1, 700, Decimal("0.1")))}
         assert len(journal.ledger.entries(LedgerSpan())) == 1
     shared.close()
+
+
+def taken_back(attempt: Callable[..., object]) -> Callable[..., object]:
+    """An attempt that fails when all of it is written."""
+
+    def fail(work: Callable[..., object], *around: object) -> None:
+        work(*around)
+        raise ArithmeticError
+
+    return lambda work: attempt(partial(fail, work))
+
+
+@pytest.mark.promise("serve:budget")
+def test_what_a_gateway_remembers_of_a_budget_is_never_more_than_what_stands(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proves: two gateways reserve and settle in a drawn order, and some of their transactions are taken back: as many requests
+    leave as have room, though each remembers the budgets that it has written."""
+    key = add_key(target, limits(usd_day=100, requests_day=12))
+    shared = SharedClients(Journal(target), now=SystemClock().now)
+    part, entry = part_and_entry(shared, key)
+    chance, spent, left, refused = random.Random(1), 0, list[EntryLeaves](), 0
+    with Journal(target) as one, Journal(target) as other:
+        for number in range(120):
+            direct = chance.choice((one, other)).direct
+            mine = msgspec.structs.replace(part, id=f"r{number}")
+            leaves = EntryLeaves(line=LedgerLine(mine), entry=msgspec.structs.replace(entry, number=number + 1))
+            match chance.choice(("leaves", "leaves", "leaves", "becomes", "stays", "fails")):
+                case "leaves":
+                    no = direct.write([leaves])
+                    assert bool(no) == (spent + len(left) >= 12)
+                    refused += len(no)
+                    left += [] if no else [leaves]
+                case "becomes" if left:
+                    gone = left.pop(0)
+                    direct.write([EntryBecame(line=gone.line, entry=msgspec.structs.replace(gone.entry, outcome="ok"))])
+                    spent += 1
+                case "stays" if left:
+                    direct.write([EntryStayed(line=left.pop().line)])
+                case _:
+                    with monkeypatch.context() as patched, pytest.raises(ArithmeticError):
+                        patched.setattr(direct._store, "attempt", taken_back(direct._store.attempt))
+                        direct.write([leaves])
+            open_parts, used = standing(target).get("key/laptop/day", (0, (0,)))
+            assert (open_parts, used[0]) == (len(left), spent)
+    shared.close()
+    assert refused
 
 
 def test_a_key_that_is_revoked_or_expired_opens_nothing_within_a_second(target: Target) -> None:

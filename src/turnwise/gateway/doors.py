@@ -395,14 +395,15 @@ def too_long(most: int) -> DoorRefusal:
 def keys_in(headers: HeaderFields, query: HeaderFields) -> tuple[str, ...]:
     """Every key that the client shows, one for each place that a client of the four families uses. A place that occurs twice
     holds none: no client sends that, and one request would be as many guesses."""
-    bearers = [value.strip().partition(" ") for value in values_of(headers, "authorization")]
+    shown = [(key, value) for key, value in headers if key in KEY_HEADERS or key == "authorization"]
+    bearers = [value.strip().partition(" ") for value in values_of(shown, "authorization")]
     places = (
-        *[[value.strip() for value in values_of(headers, name)] for name in KEY_HEADERS],
+        *[[value.strip() for value in values_of(shown, name)] for name in KEY_HEADERS],
         [key.strip() for scheme, _, key in bearers if scheme.lower() == "bearer"],
         [value.strip() for value in values_of(query, KEY_QUERY)],
     )
-    shown = dict.fromkeys([place[0] for place in places if len(place) == 1])
-    return tuple([key for key in shown if 0 < len(key) <= LONGEST_KEY])
+    once = dict.fromkeys([place[0] for place in places if len(place) == 1])
+    return tuple([key for key in once if 0 < len(key) <= LONGEST_KEY])
 
 
 def same_turn_of(headers: HeaderFields, query: HeaderFields) -> bytes:

@@ -176,20 +176,32 @@ def begin_states(connection: JournalConnection, names: Sequence[str], *, new: Bu
     connection.execute(f"insert into budget (name, state, updated) values {marks} on conflict do nothing", values)
 
 
-KnownStates = dict[str, tuple[str, BudgetState] | None]
-"""Rows that stand, each with its text and what that says when it was last seen: a text that is the same is not read again."""
+class KnownStates:
+    """Rows that stand, each with its text, what that says, and the version of the database in which that stood. A text that is
+    the same is not read again; where nobody else has written since, no row is. It belongs to one connection, and to nobody
+    after a transaction of it has failed."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, tuple[str, BudgetState, object] | None] = {}
+        self.version: object = None
 
 
 def read_states(
     connection: JournalConnection, names: Sequence[str], *, dialect: Dialect, known: KnownStates
 ) -> dict[str, BudgetState]:
     """Those that stand, in one statement, each locked in the order of names until the transaction ends."""
+    if dialect.others:
+        version = known.version = connection.execute(dialect.others).fetchone()
+        seen = [(name, row[1]) for name in names if (row := known.rows.get(name)) is not None and row[2] == version]
+        if len(seen) == len(names):
+            return dict(seen)
     marks = ", ".join("?" * len(names))
     select = f"select name, state from budget where name in ({marks}) order by name{dialect.locked}"
     found: dict[str, BudgetState] = {}
     for name, text in connection.execute(select, names).fetchall():
-        before = known.get(name)
+        before = known.rows.get(name)
         found[name] = _state_in(text, name=name) if before is None or before[0] != text else before[1]
+        known.rows[name] = text, found[name], known.version
     return found
 
 
@@ -198,9 +210,9 @@ def write_states(
 ) -> None:
     """In one statement."""
     marks = ", ".join(["(?, ?, ?)"] * len(states))
-    texts = {name: (_text_of(state), state) for name, state in states.items()}
-    known.update(texts)
-    values = [value for name, (text, _) in texts.items() for value in (name, text, now)]
+    texts = {name: _text_of(state) for name, state in states.items()}
+    known.rows.update([(name, (text, states[name], known.version)) for name, text in texts.items()])
+    values = [value for name, text in texts.items() for value in (name, text, now)]
     connection.execute(
         f"insert into budget (name, state, updated) values {marks}"
         " on conflict (name) do update set state = excluded.state, updated = excluded.updated",

@@ -72,7 +72,7 @@ class DirectLedger:
     def __init__(self, store: JournalStore, *, now: Callable[[], float]) -> None:
         self._store = store
         self._now = now
-        self._known: KnownStates = {}
+        self._known: KnownStates | None = None
 
     def wait_until(self, ends: float) -> None:
         """From now on this thread's work waits for the database until then (monotonic)."""
@@ -88,7 +88,11 @@ class DirectLedger:
             tried += 1
             return self._written(changes, connection=connection, is_first=tried == 1)
 
-        rows, refused = self._store.attempt(attempted)
+        try:
+            rows, refused = self._store.attempt(attempted)
+        except BaseException:
+            self._known = None  # what it says may have been taken back
+            raise
         for line, row_id in rows.items():
             line.row_id = row_id
         return refused
@@ -96,12 +100,14 @@ class DirectLedger:
     def _written(
         self, changes: Sequence[LedgerChange], *, connection: JournalConnection, is_first: bool
     ) -> tuple[dict[LedgerLine, int], dict[LedgerLine, "BudgetRefusal"]]:
-        from turnwise.journal.request_budgets import RequestBudgets  # only a gateway needs it
+        from turnwise.journal.budgets import KnownStates  # only a gateway needs them
+        from turnwise.journal.request_budgets import RequestBudgets
 
         rows: dict[LedgerLine, int] = {}
         refused: dict[LedgerLine, BudgetRefusal] = {}
         parts = [part for change in changes if (part := change.line.part) is not None]
-        budgets = RequestBudgets(connection, dialect=self._store.dialect, now=self._now(), known=self._known)
+        known = self._known = self._known or KnownStates()
+        budgets = RequestBudgets(connection, dialect=self._store.dialect, now=self._now(), known=known)
         budgets.open(parts)
         for change in changes:
             line, part = change.line, change.line.part

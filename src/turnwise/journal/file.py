@@ -322,6 +322,7 @@ SQLITE = Dialect(
     locked="",
     unless_locked="",
     label="case when json_valid(session.labels) then (select value from json_each(session.labels) where key = ?) end",
+    others="pragma data_version",
 )
 
 

@@ -322,8 +322,11 @@ def _row_of(rows: Mapping[str, PriceRow], *, model: str, profile: str) -> PriceR
     whole one: the price of `gpt-6.1-sol` is not that of `gpt-6.1-terra`."""
     if not rows:
         return None
-    here = {key[len(profile) + 1 :]: row for key, row in rows.items() if key.startswith(f"{profile}:")}
+    front = f"{profile}:"
+    here = {key[len(front) :]: row for key, row in rows.items() if key.startswith(front)}
     for named in (here, rows):
+        if (exact := named.get(model)) is not None:
+            return exact
         found: tuple[int, PriceRow] | None = None
         for key, row in named.items():
             stem = key.removesuffix("*")

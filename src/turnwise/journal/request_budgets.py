@@ -151,12 +151,12 @@ class RequestBudgets:
         names = sorted({ask.row for part in parts for ask in part.asks})
         if not names:
             return
-        if new := [name for name in names if name not in self._known]:
+        if new := [name for name in names if name not in self._known.rows]:
             for few in _by_few(new):
                 begin_states(self._connection, few, new=UNSPENT, now=self._now)
-            if len(self._known) > MOST_KNOWN:
-                self._known.clear()
-            self._known.update(dict.fromkeys(new))
+            if len(self._known.rows) > MOST_KNOWN:
+                self._known.rows.clear()
+            self._known.rows.update(dict.fromkeys(new))
         found: dict[str, BudgetState] = {}
         for few in _by_few(names):
             found.update(read_states(self._connection, few, dialect=self._dialect, known=self._known))
@@ -220,6 +220,8 @@ class RequestBudgets:
 
 def _by_few(names: list[str]) -> list[list[str]]:
     """No database takes any number of values in one statement."""
+    if len(names) <= MOST_ROWS:
+        return [names] if names else []
     return [names[at : at + MOST_ROWS] for at in range(0, len(names), MOST_ROWS)]
 
 

@@ -218,6 +218,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     locked: str  # behind a select of one row: nobody else changes it until the transaction ends
     unless_locked: str  # behind a select of one row: it is not found where somebody else has locked it
     label: str  # of a session: the label of a name
+    others: str = ""  # gives another value once another connection has written; "" where nothing tells
 
 
 class EventRow(msgspec.Struct, frozen=True, gc=False):
