@@ -78,6 +78,10 @@ class DirectLedger:
         """From now on this thread's work waits for the database until then (monotonic)."""
         self._store.thread.patience.ends = ends
 
+    def forget(self) -> None:
+        """Others have used the connection: budgets are read again."""
+        self._known = None
+
     def write(self, changes: Sequence[LedgerChange]) -> dict[LedgerLine, "BudgetRefusal"]:
         """All of them in this order, or none, but for those whose budget has no room: which, is returned. On return they are safe
         from our own death. Raises JournalFailed."""
@@ -91,7 +95,7 @@ class DirectLedger:
         try:
             rows, refused = self._store.attempt(attempted)
         except BaseException:
-            self._known = None  # what it says may have been taken back
+            self.forget()  # what it says may have been taken back
             raise
         for line, row_id in rows.items():
             line.row_id = row_id

@@ -184,6 +184,7 @@ class LedgerThread:
                 if isinstance(order, _Work):
                     self._journal.direct.wait_until(time.monotonic() + self._limit_s)
                     order.run(self._journal.gateway.store)
+                    self._direct.forget()
 
     def _write(self, orders: list[_Order]) -> None:
         waiting = [order for order in orders if isinstance(order, _Leaving)]
