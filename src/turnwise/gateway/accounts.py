@@ -44,7 +44,7 @@ from turnwise.journal.ledger import (
 )
 from turnwise.journal.ledger_thread import BudgetFull, LedgerThread
 from turnwise.journal.prices import NO_PRICES, Prices, prices_of_layers
-from turnwise.journal.request_budgets import RequestPart
+from turnwise.journal.request_budgets import RequestPart, count_request
 from turnwise.relay.breaches import blames_provider
 from turnwise.relay.client_exchange import RelayEnd
 from turnwise.rules.pricing import ZERO
@@ -613,6 +613,19 @@ class Account:
     def has_begun(self) -> bool:
         """Whether an upstream's stream has begun."""
         return self._first_s is not None
+
+    async def refuses_joining(self, other: "Account") -> Fault | None:
+        """It asks no provider, but counts as a request of this minute."""
+        client, ledger, now = self._call.limits, self._means.ledger, self._means.clock.now()
+        asks = () if client is None or ledger is None else client.asks_of_minute(now)
+        if not asks or ledger is None:
+            return None
+        part = RequestPart(id=secrets.token_hex(8), holder=self._means.holder, asks=asks, tokens=0, usd=lambda: ZERO)
+        entry = joined_entry(self._entry("step", number=1, provider="", model="", sent_bytes=0), other=other.id)
+        with contextlib.suppress(JournalFailed):  # it costs nothing
+            refusal = await ledger.does(partial(count_request, part=part, entry=entry, now=now))
+            return None if refusal is None else fault_of(refusal)
+        return None
 
     def joins(self, other: "Account") -> None:
         """The request gets the answer to that one."""
