@@ -47,7 +47,7 @@ from turnwise.journal.prices import NO_PRICES, Prices, prices_of_layers
 from turnwise.journal.request_budgets import RequestPart, count_request
 from turnwise.relay.breaches import blames_provider
 from turnwise.relay.client_exchange import RelayEnd
-from turnwise.rules.pricing import ZERO
+from turnwise.rules.pricing import NO_PRICE, NO_RATE, ZERO
 from turnwise.settings.settings import Layer, durability_of, read_layers
 from turnwise.telemetry.names import SpanFacts
 from turnwise.telemetry.telemetry import Telemetry, telemetry_of
@@ -853,7 +853,7 @@ class Account:
             row_of=find,
         )
         self._books.put(found)
-        if found.usd is None and found.usage is not None:
+        if found.usage is not None and found.price_note in (NO_PRICE.why, NO_RATE.why):
             self._means.counts.without_price.append((entry.provider, entry.model, entry.purpose))
         if sent.loan is not None:
             sent.loan.of.settle(sent.loan, found.usd)
