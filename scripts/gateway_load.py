@@ -7,7 +7,8 @@ The upstream is in this process and keeps a bill of its own: which client's requ
 With --workers the gateways are one, with so many processes. In each scenario drawn from the seed, requests meet errors, cuts,
 lost connections and limits, so they are asked again, continued, or go to another upstream. At the end: no more requests of the
 full budget came to the upstream than fit into it, nothing is reserved any more, and the ledger has the upstream's bill, request
-by request. A request of a process that was killed has a row without an end, and its budget counts it at its most.
+by request; no stream breaks off but those that the killed or frozen process has, which are counted before. A request of a
+process that was killed has a row without an end, and its budget counts it at its most.
 
 Exit codes: 0 all of it holds, 1 something does not, 2 it could not be tried.
 """
@@ -36,20 +37,21 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 PIECE_S = 0.2
 PROMPT_TOKENS = 7
-START_S, END_S = 60.0, 120.0
+START_S, END_S = 120.0, 120.0
 SETTLED_S = 30.0  # for what the gateways still have to write
 NONCE = re.compile(rb"nonce-([a-z]+-[0-9]+)")
 LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 FAULTS = ("500", "429", "drop", "cut", "length", "silent")
+# The deadlines are longer than this process is busy with others: what a gateway has not read when it gives up, it cannot bill.
 CONFIG = """
 port = 0
 [bounds]
 streams = 5000
 connections = 5000
 [deadlines]
-first_event_s = 5
-next_event_s = 5
+first_event_s = 60
+next_event_s = 600
 [unreachable_store]
 goes_on_s = 0
 [[route]]
@@ -101,11 +103,11 @@ class Bill:
                 head = await reader.readuntil(b"\r\n\r\n")
                 found = LENGTH.search(head)
                 body = await reader.readexactly(0 if found is None else int(found[1]))
-                if not await self._answer(body, writer):
+                if not await self._answer(body, reader, writer):
                     break
         writer.transport.abort()
 
-    async def _answer(self, body: bytes, writer: asyncio.StreamWriter) -> bool:
+    async def _answer(self, body: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Whether the connection stands."""
         found = NONCE.search(body)
         assert found is not None, body
@@ -126,7 +128,7 @@ class Bill:
             case "drop":
                 return False
             case "silent":
-                await asyncio.sleep(END_S)
+                await reader.read()  # until the gateway leaves
                 return False
             case _:
                 return await self._generate(what, nonce, body, writer, pieces=int(pieces or 3))
@@ -178,10 +180,34 @@ class Served(NamedTuple):
     process: "subprocess.Popen[bytes]"
     port: int
 
-    def workers(self) -> list[int]:
-        """The processes that serve, if it is a parent."""
+    def serving(self, workers: int) -> list[int]:
+        """The processes that serve: those of a parent with so many workers, or it alone."""
         own = self.process.pid
+        if not workers:
+            return [own]
         return [int(pid) for pid in Path(f"/proc/{own}/task/{own}/children").read_text().split()]
+
+    def clients_of(self, pid: int) -> int:
+        """How many clients are connected to the process."""
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        inodes = {f"socket:[{row[9]}]" for row in rows if row[3] == "01" and row[1].endswith(f":{self.port:04X}")}
+        found = 0
+        for one in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                found += str(one.readlink()) in inodes
+        return found
+
+    async def until_all_serve(self, workers: int) -> None:
+        """The first worker serves before the others have begun: until each has a connection."""
+        tried: list[
+            tuple[asyncio.StreamReader, asyncio.StreamWriter]
+        ] = []  # a reader that nobody has ends its connection
+        async with asyncio.timeout(START_S):
+            while len(pids := self.serving(workers)) < workers or not all(map(self.clients_of, pids)):
+                tried.append(await asyncio.open_connection("127.0.0.1", self.port))
+                await asyncio.sleep(0.05)
+        for _, writer in tried:
+            writer.transport.abort()
 
 
 @contextlib.contextmanager
@@ -288,14 +314,18 @@ async def upstreams(bill: Bill) -> AsyncIterator[tuple[str, str]]:
 class Fire:
     def __init__(self, gateways: Sequence[Served], options: argparse.Namespace, *, postgres: Any) -> None:
         self._gateways, self._options, self._postgres = gateways, options, postgres
-
-    def _victims(self) -> list[int]:
-        first = self._gateways[0]
-        return first.workers() if len(self._gateways) == 1 else [one.process.pid for one in self._gateways]
+        self.streams: list[int] = []  # of each process, the victims first and last
+        self.killed = self.may_lose = 0  # of them
 
     async def burn(self) -> None:
         """One is killed, another one frozen, the database restarts."""
-        options, victims = self._options, self._victims()
+        options = self._options
+        every = [(pid, gateway) for gateway in self._gateways for pid in gateway.serving(options.workers)]
+        victims = [pid for pid, _ in every]
+        held = {pid: gateway.clients_of(pid) for pid, gateway in every}
+        self.streams = list(held.values())
+        self.killed = held[victims[0]] if options.kill else 0
+        self.may_lose = self.killed + (held[victims[-1]] if options.freeze else 0)
         if options.kill:
             os.kill(victims[0], signal.SIGKILL)
         if options.restart and self._postgres is not None:
@@ -389,6 +419,8 @@ async def tried(options: argparse.Namespace, folder: Path, *, postgres: Any) -> 
         with ExitStack() as stack:
             number = 1 if options.workers else options.gateways
             gateways = [await asyncio.to_thread(stack.enter_context, served(folder, *words)) for _ in range(number)]
+            for each in gateways:
+                await each.until_all_serve(options.workers)
             clients = Clients([each.port for each in gateways], bill)
             began_s = time.monotonic()
             streams = [
@@ -396,7 +428,8 @@ async def tried(options: argparse.Namespace, folder: Path, *, postgres: Any) -> 
                 for _ in range(options.streams)
             ]
             await bill.until(options.streams)
-            burning = asyncio.ensure_future(Fire(gateways, options, postgres=postgres).burn())
+            fire = Fire(gateways, options, postgres=postgres)
+            burning = asyncio.ensure_future(fire.burn())
             bursts = await asyncio.gather(*[clients.ask("burst", full, streams=False) for _ in range(options.burst)])
             burst_s = time.monotonic() - began_s
             ended = await asyncio.gather(*streams)
@@ -409,13 +442,18 @@ async def tried(options: argparse.Namespace, folder: Path, *, postgres: Any) -> 
             await settled(target)
             await asyncio.to_thread(stack.close)
     found = findings(target, bill, fits=options.fits, killed=options.kill)
+    lost = sum([not one.is_whole for one in ended])
     return {
         "database": options.database,
         "streams": dict(Counter([f"{one.status}{'' if one.is_whole else ' broken off'}" for one in ended])),
         "bursts": dict(Counter([one.status for one in bursts])),
         "burst_s": round(burst_s, 1),
         "drawn": {f"{told.status}{'' if told.is_whole else ' broken off'}": count for told, count in drawn.items()},
+        "streams_by_process": fire.streams,
+        "lost": lost,
+        "may_lose": fire.may_lose,
         **found,
+        "holds": found["holds"] and lost <= fire.may_lose and found["without_an_end"] <= fire.killed,
     }
 
 

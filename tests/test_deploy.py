@@ -55,6 +55,10 @@ def test_each_alert_is_about_a_metric_of_the_gateway() -> None:
     rules = [rule for group in alerts["groups"] for rule in group["rules"]]
     for rule in rules:
         promql_parser.parse(rule["expr"])
+        for counted, window in re.findall(
+            r"increase\((\S+)\[(\w+)\]\)", rule["expr"]
+        ):  # a count begins with its first event
+            assert f"or ({counted} unless {counted} offset {window})" in rule["expr"]
     found = {name.removesuffix("_bucket") for rule in rules for name in re.findall(r"turnwise_\w+", rule["expr"])}
     assert found <= METRICS.keys() and len(rules) >= 5
     assert all({"alert", "expr", "labels", "annotations"} <= rule.keys() for rule in rules)

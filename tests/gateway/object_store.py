@@ -109,6 +109,9 @@ class ObjectStore:
             return _json({"id": id, "deleted": True, "object": "deleted", "type": f"{KINDS[path].kind}_deleted"})
         if beneath in ("content", "results") or verb == "download":
             return 200, "application/octet-stream", self.contents.get(id, b"<html>of a file</html>\x00\xff")
+        if beneath == "parts":
+            part = f"part_{next(self._numbers):04}"
+            return _json({"id": part, "object": "upload.part", "created_at": 1, "upload_id": id})
         if beneath in ("items", "input_items", "files", "messages"):
             return _json({"object": "list", "data": [], "has_more": False, "first_id": None, "last_id": None})
         return _json(known)

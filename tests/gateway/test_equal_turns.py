@@ -416,6 +416,33 @@ async def test_who_joins_reserves_nothing(tmp_path: Path) -> None:
     await asyncio.to_thread(shared.close)
 
 
+async def test_a_request_that_joins_counts_as_one_of_this_minute(tmp_path: Path) -> None:
+    """Proves: a client that asks the same all the time is stopped like any other, and its tokens and dollars stay its own."""
+    path = tmp_path / "journal.db"
+    key = add_key(path, limits(requests_minute=2, tokens_minute=10**9, requests_day=1))
+    shared, ledger, said = (
+        SharedClients(Journal(path), now=lambda: 0.0),
+        LedgerThread(path, clock=FakeClock()),
+        asyncio.Event(),
+    )
+    there = Asking(stream(*map(word, WORDS), before=Stall(said)), ledger=ledger)
+    client = Budgeted(there.service, shared, lab=None).client(key)  # pyright: ignore[reportArgumentType]
+    clients, calls = [Client(), Client(), Client()], [call_for(SESSION, id=f"tw-{number}") for number in (1, 2, 3)]
+    asked = [asyncio.create_task(there.service.answer(replace(calls[0], limits=client), clients[0]))]
+    await until(lambda: len(there.transport.requests) == 1)
+    asked += [asyncio.create_task(there.service.answer(replace(calls[1], limits=client), clients[1]))]
+    await until(lambda: there.counted("turnwise_gateway_joined_requests_total") == "1")
+    await asyncio.wait_for(there.service.answer(replace(calls[2], limits=client), clients[2]), HANG_S)
+    said.set()
+    await asyncio.wait_for(asyncio.gather(*asked), HANG_S)
+    await asyncio.to_thread(ledger.close)
+    assert [one.status for one in clients] == [200, 200, 429]
+    assert b"a minute" in clients[2].body
+    used = {row.name.split("/")[3]: row.state.used[:2] for row in held_rows(shared.book.store)}
+    assert used == {"minute": (2, 13), "day": (1, 13)}
+    await asyncio.to_thread(shared.close)
+
+
 @contextlib.asynccontextmanager
 async def served(replies: Sequence[Reply]) -> AsyncIterator[tuple[Gateway, ScriptedTransport]]:
     """The whole gateway on loopback, its upstream a script."""

@@ -20,7 +20,7 @@ from turnwise import Journal
 from turnwise.errors import CallerError
 from turnwise.gateway.config import GatewayConfig, GatewayRoute, admin_address
 from turnwise.gateway.page_access import SESSION_S, OnceAccess
-from turnwise.gateway.page_server import bind_page
+from turnwise.gateway.page_server import MOST_CONNECTIONS, bind_page
 from turnwise.journal.gateway_rows import OwnerChange
 from turnwise.journal.request_budgets import UNSPENT
 from turnwise.rules.reservations import BudgetPart
@@ -232,6 +232,29 @@ def test_five_wrong_keys_a_minute(tmp_path: Path) -> None:
             for body in ({"key": 1}, [], {"other": "x"}, {"key": key + "x" * 60_000}):
                 assert (await page.ask("POST", "/page/session", body))[0] in (400, 401)
             assert (await page.ask("POST", "/page/session", {"key": "x" * 70_000}))[0] == 413
+
+    run(work)
+
+
+def test_slow_connections_keep_nobody_out(tmp_path: Path) -> None:
+    """Proves: more of them than the page has room for, silent or in the middle of a request, and the operator still signs in."""
+    key = admin_key(tmp_path / "j.db")
+
+    async def work() -> None:
+        async with paged(tmp_path / "j.db") as page:
+            host = page.url.partition("//")[2]
+            whole = f"GET /page.css HTTP/1.1\r\nhost: {host}\r\n\r\n"
+            part = f"POST /page/session HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{{"
+            slow: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+            for number in range(MOST_CONNECTIONS + 60):
+                slow.append(await asyncio.open_connection("127.0.0.1", int(host.rpartition(":")[2])))
+                slow[-1][1].write(("", "GET / HTTP/1.1\r\n", part, whole)[number % 4].encode())
+            cookie, _ = await page.sign_in(key)
+            assert (await page.ask("GET", "/page/now", cookie=cookie))[0] == 200
+            with contextlib.suppress(ConnectionError):
+                assert await slow[0][0].read() == b""
+            for _, writer in slow:
+                writer.transport.abort()
 
     run(work)
 

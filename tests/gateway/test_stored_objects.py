@@ -27,7 +27,9 @@ from waits import HANG_S
 PASSES = """pass = ["/v1/files", "/v1/files/*", "/v1/files/*/content", "/v1/batches", "/v1/batches/*", "/v1/batches/*/cancel",
 "/v1/responses/*", "/v1/responses/*/cancel", "/v1/responses/*/input_items", "/v1/conversations", "/v1/conversations/*",
 "/v1/conversations/*/items", "/v1/containers", "/v1/containers/*", "/v1/containers/*/files", "/v1/vector_stores",
-"/v1/vector_stores/*", "/v1/vector_stores/*/files", "/v1/uploads", "/v1/uploads/*/cancel", "GET /v1/chat/completions",
+"/v1/vector_stores/*", "/v1/vector_stores/*/files", "/v1/uploads",
+"/v1/uploads/*/cancel", "/v1/uploads/*/parts", "/v1/uploads/*/complete",
+"GET /v1/chat/completions",
 "/v1/chat/completions/*", "/v1/chat/completions/*/messages", "/v1/audio/transcriptions"]"""
 CONFIG = """
 [[route]]
@@ -274,17 +276,24 @@ def test_responses_conversations_and_containers_of_openai(company: Company) -> N
 
 
 def test_stored_chat_completions_and_uploads(company: Company) -> None:
-    a, b = company.openai("a"), company.openai("b")
+    """Proves: an upload is its team's, and so are its parts: none goes into the upload of another team."""
+    a, a2, b = company.openai("a"), company.openai("a2"), company.openai("b")
     hi: Any = [{"role": "user", "content": "hi"}]
     kept = a.chat.completions.create(model="chat-x", messages=hi, store=True)
     upload = a.uploads.create(bytes=1, filename="f", mime_type="text/plain", purpose="assistants")
+    part = a.uploads.parts.create(upload.id, data=b"x")
+    theirs = b.uploads.create(bytes=1, filename="f", mime_type="text/plain", purpose="assistants")
     missing(
         lambda: b.chat.completions.retrieve(kept.id),
         lambda: b.chat.completions.update(kept.id, metadata={}),
         lambda: b.chat.completions.delete(kept.id),
         lambda: b.chat.completions.messages.list(kept.id),
         lambda: b.uploads.cancel(upload.id),
+        lambda: b.uploads.parts.create(upload.id, data=b"x"),
+        lambda: b.uploads.complete(upload.id, part_ids=[]),
+        lambda: b.uploads.complete(theirs.id, part_ids=[part.id]),
     )
+    assert a2.uploads.complete(upload.id, part_ids=[part.id]).id == upload.id
     assert a.chat.completions.retrieve(kept.id).id == kept.id
     assert [one.id for one in a.chat.completions.list()] == [kept.id]
     assert list(b.chat.completions.list()) == []

@@ -25,6 +25,7 @@ from turnwise.gateway.accounts import (
     AccountMeans,
     GatewayCounts,
     one_line,
+    open_accounts,
     received_body,
 )
 from turnwise.gateway.config import GatewayConfig, GatewayRoute
@@ -265,6 +266,24 @@ async def test_a_repair_counts_once_in_the_line_of_its_request(caplog: pytest.Lo
         ("openai_chat", "id-missing", "id_missing"): 1,
         ("openai_chat", "fault-once-503", "asked_again"): 1,
     }
+
+
+@pytest.mark.parametrize(("prices", "found"), [("", 1), ("plain-answer = { input = 1, output = 2 }\n", 0)])
+async def test_a_request_whose_price_nobody_knows_is_counted(prices: str, found: int, tmp_path: Path) -> None:
+    """Proves: sums of money that leave out a request are told, also to an operator who never looks at a sum."""
+    counts, clock, file = GatewayCounts(), FakeClock(), tmp_path / "prices.toml"
+    file.write_text(prices)
+    env = {"LAB_KEY": "k", "TURNWISE_STATE_DIR": str(tmp_path), "TURNWISE_PRICES": str(file)}
+    with open_accounts({**env, "XDG_CONFIG_HOME": str(tmp_path)}, clock=clock, counts=counts) as accounts:
+        async with Lab() as lab:
+            means = ServiceMeans(transport=lab.transport(), clock=clock, env=env, accounts=accounts)
+            config = GatewayConfig(routes=(GatewayRoute(upstream=upstream_at("openai_chat")),))
+            service = RelayService(config, means=means, forward_key=False)
+            for model in ("plain-answer", "fault-401"):  # no provider bills what it refuses
+                call = call_of("openai_chat", model, stream=True)
+                await settled(service.answer(call, Gathered()), clock=clock)
+    samples = valued(read_metrics(counts.text().decode()), "requests_without_price_total")
+    assert samples == ({("openai_chat", "plain-answer", "step"): found} if found else {})
 
 
 async def test_a_passed_request_that_the_client_left_counts_as_one_that_was_sent() -> None:

@@ -63,8 +63,10 @@ def test_while_its_file_is_held_a_gateway_goes_on_for_its_money_and_bills_all_of
             return together, [before.status, later.status, dear.status, over.status], len(lab.requests)
 
     together, others, received = asyncio.run(asyncio.wait_for(run(), HANG_S))
-    assert (together, others) == (Counter({200: 3, 500: 3}), [200, 200, 500, 500])
-    assert received == 5
+    answered = together[200]  # three fit at once; what an early answer did not cost pays for another one
+    assert (answered >= 3, others) == (True, [200, 200, 500, 500])
+    assert together == Counter({200: answered, 500: 6 - answered})
+    assert received == answered + 2
     state = rows_of(path)["key/laptop/day"].state
     with Journal(path) as journal:
         entries = journal.ledger.entries(LedgerSpan())

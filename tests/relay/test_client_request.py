@@ -38,6 +38,7 @@ STORED: list[tuple[str, dict[str, Any], str]] = [
     ("gemini", {"cached_content": "cachedContents/1"}, "cached_content"),
     ("gemini", {"store": True}, "store"),
     ("openai_chat", {"data_sources": [{"type": "azure_search"}]}, "data_sources"),
+    ("openai_chat", {"agent_id": "ag_1"}, "agent_id"),
     ("openai_responses", {"prompt": {"id": "pmpt_1"}}, "prompt"),
     ("anthropic_messages", {"container": {"skills": [{"type": "custom", "skill_id": "skill_1"}]}}, "container"),
     ("anthropic_messages", {"container": {"skills": "skill_1"}}, "container"),

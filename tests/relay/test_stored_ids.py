@@ -184,6 +184,8 @@ def test_no_spelling_of_googles_address_is_somebody_elses(uri: str) -> None:
         (RESPONSES, {"input": [{"type": "image_generation_call", "id": "ig_1"}]}, "image_generation_call"),
         (RESPONSES, {"prompt": {"id": "pmpt_1"}}, "prompt"),
         ("openai_chat", {"messages": [{"audio": {"id": "audio_1"}}]}, "audio.id"),
+        ("openai_chat", {"agent_id": "ag_1"}, "agent_id"),
+        ("openai_chat", {"tools": [{"type": "document_library", "library_ids": ["l"]}]}, "library_ids"),
         ("anthropic_messages", {"container": {"skills": [{"type": "custom", "skill_id": "s"}]}}, "skill_id"),
         (
             "gemini",

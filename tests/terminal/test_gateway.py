@@ -62,6 +62,11 @@ def test_a_key_of_the_older_file_works_and_moves_into_the_journal_where_it_gets_
     behind that a revoke would miss."""
     key = add_key(keys, "laptop", admin=True, today="2026-11-23")
     assert cli("gateway", "keys", "list").out == "laptop  2026-11-23  metrics  (gateway-keys.json)\n"
+    assert cli("gateway", "keys", "add", "laptop").code == 2
+    tried = [(row["action"], row["name"], row["refused"]) for row in cli("gateway", "audit", "--json").events()]
+    assert [row[:2] for row in tried] == [("add", "laptop")] and tried[0][2].startswith(
+        "there is a key `laptop` already"
+    )
     cli("gateway", "keys", "set", "laptop", "--team", "web", "--limit", "usd/day=5")
     assert read_keys(keys) == ()
     with open_shared(os.environ, clock=SystemClock()) as shared:

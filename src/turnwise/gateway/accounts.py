@@ -9,7 +9,7 @@ import logging
 import secrets
 from asyncio import Future
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -44,10 +44,10 @@ from turnwise.journal.ledger import (
 )
 from turnwise.journal.ledger_thread import BudgetFull, LedgerThread
 from turnwise.journal.prices import NO_PRICES, Prices, prices_of_layers
-from turnwise.journal.request_budgets import RequestPart
+from turnwise.journal.request_budgets import RequestPart, count_request
 from turnwise.relay.breaches import blames_provider
 from turnwise.relay.client_exchange import RelayEnd
-from turnwise.rules.pricing import ZERO
+from turnwise.rules.pricing import NO_PRICE, NO_RATE, ZERO
 from turnwise.settings.settings import Layer, durability_of, read_layers
 from turnwise.telemetry.names import SpanFacts
 from turnwise.telemetry.telemetry import Telemetry, telemetry_of
@@ -84,6 +84,7 @@ class Metric(msgspec.Struct, frozen=True):
     joined: Joined = "sum"  # of several workers
 
 
+WITHOUT_PRICE = "turnwise_gateway_requests_without_price_total"
 METRICS: dict[str, Metric] = {
     "turnwise_gateway_requests_total": Metric(
         "Requests of clients that have ended, by how: whole, fault (an error was the answer, or its end), left, refused "
@@ -129,6 +130,10 @@ METRICS: dict[str, Metric] = {
         "Requests to providers whose tokens nobody told: they are in no sum of tokens.",
         ("provider", "model", "purpose"),
     ),
+    WITHOUT_PRICE: Metric(
+        "Requests to providers whose tokens are known and whose price is not: they are in no sum of money.",
+        ("provider", "model", "purpose"),
+    ),
     "turnwise_gateway_joined_requests_total": Metric(
         "Requests of clients that got the answer to an equal one: nothing more went upstream for them.", ("route",)
     ),
@@ -138,8 +143,8 @@ METRICS: dict[str, Metric] = {
 
 
 class GatewayCounts:
-    """Only the event loop's thread changes them. `file`: where one of several workers tells them to the others. `fullness` tells
-    how much of each budget is spent."""
+    """Only the event loop's thread changes them; others append the provider, model and purpose of a request to `without_price`.
+    `file`: where one of several workers tells them to the others. `fullness` tells how much of each budget is spent."""
 
     def __init__(
         self, *, file: Path | None = None, fullness: "Callable[[], Mapping[CountLabels, float]]" = dict
@@ -155,6 +160,7 @@ class GatewayCounts:
         self._values["turnwise_gateway_open_requests"][()] = self._values["turnwise_gateway_answer_bytes"][()] = 0
         self._values["turnwise_gateway_last_reload_good"][()] = 1
         self._values["turnwise_gateway_store_reachable"][()] = 1
+        self.without_price: deque[tuple[str, str, str]] = deque()
         self._configured: frozenset[str] = frozenset()
         self._served: dict[tuple[str, str], None] = {}  # the last used one comes last
 
@@ -171,6 +177,12 @@ class GatewayCounts:
         found = self._seconds[name].setdefault(labels, [0] * (len(BUCKETS) + 2))
         found[bisect_left(BUCKETS, seconds)] += 1
         found[-1] += seconds
+
+    def count_prices(self) -> None:
+        """What other threads have found is counted."""
+        while self.without_price:
+            provider, model, purpose = self.without_price.popleft()
+            self.add(WITHOUT_PRICE, provider, self.model_label(provider, model, has_served=True), purpose)
 
     def set(self, name: str, amount: float) -> None:
         self._values[name][()] = amount
@@ -224,6 +236,7 @@ class GatewayCounts:
     def _own(self) -> CountsState:
         """Of this worker, as it is now: a gauge that stayed as it was at this worker's last scrape would mislead the others."""
         self.measure()
+        self.count_prices()
         self._values["turnwise_gateway_budget_used_ratio"] = dict(self._fullness())
         return CountsState(self._values, self._seconds)
 
@@ -551,6 +564,7 @@ class Account:
         counts.add("turnwise_gateway_requests_total", call.family, call.kind, str(status or ""), end)
         counts.add("turnwise_gateway_request_seconds_total", call.family, call.kind, amount=float(seconds))
         self._count_models()
+        counts.count_prices()
         self._count_seconds(seconds)
         line = RequestLine(
             request=call.id,
@@ -599,6 +613,19 @@ class Account:
     def has_begun(self) -> bool:
         """Whether an upstream's stream has begun."""
         return self._first_s is not None
+
+    async def refuses_joining(self, other: "Account") -> Fault | None:
+        """It asks no provider, but counts as a request of this minute."""
+        client, ledger, now = self._call.limits, self._means.ledger, self._means.clock.now()
+        asks = () if client is None or ledger is None else client.asks_of_minute(now)
+        if not asks or ledger is None:
+            return None
+        part = RequestPart(id=secrets.token_hex(8), holder=self._means.holder, asks=asks, tokens=0, usd=lambda: ZERO)
+        entry = joined_entry(self._entry("step", number=1, provider="", model="", sent_bytes=0), other=other.id)
+        with contextlib.suppress(JournalFailed):  # it costs nothing
+            refusal = await ledger.does(partial(count_request, part=part, entry=entry, now=now))
+            return None if refusal is None else fault_of(refusal)
+        return None
 
     def joins(self, other: "Account") -> None:
         """The request gets the answer to that one."""
@@ -826,6 +853,8 @@ class Account:
             row_of=find,
         )
         self._books.put(found)
+        if found.usage is not None and found.price_note in (NO_PRICE.why, NO_RATE.why):
+            self._means.counts.without_price.append((entry.provider, entry.model, entry.purpose))
         if sent.loan is not None:
             sent.loan.of.settle(sent.loan, found.usd)
         return found

@@ -100,6 +100,13 @@ class LimitedClient(msgspec.Struct, frozen=True, kw_only=True):
             return self.streams
         return (*self.streams, *[_ask_of(limit, at=at) for limit in self.limits])
 
+    def asks_of_minute(self, at: float) -> tuple[BudgetAsk, ...]:
+        """What a request at that time for which nothing leaves needs parts of."""
+        found = [
+            _ask_of(limit, at=at) for limit in self.limits if limit.period == "minute" and limit.limits[0] is not None
+        ]
+        return tuple([msgspec.structs.replace(ask, limits=(ask.limits[0], None, None)) for ask in found])
+
 
 _asks: dict[_Limit, BudgetAsk] = {}
 MOST_ASKS = 10_000

@@ -30,6 +30,7 @@ from turnwise.wire.profiles import FamilyName
 _log = logging.getLogger("turnwise")
 
 MOST_CONNECTIONS = 200
+UNREAD_S = 10.0  # what the page gets is small
 SETTLE_S = 2.0  # for answers under way at the end; a tail has no end of its own
 
 
@@ -63,10 +64,14 @@ async def served(
     app: PageApp, listening: BoundSocket, *, bounds: Bounds, tls: ssl.SSLContext | None = None
 ) -> AsyncGenerator[None]:
     """Until the end of the block connections are accepted."""
-    few = replace(bounds, connections=min(bounds.connections, MOST_CONNECTIONS))
+    few = replace(
+        bounds,
+        connections=min(bounds.connections, MOST_CONNECTIONS),
+        unread_s=min(bounds.unread_s, UNREAD_S),
+    )
     config = Config(
         app,
-        http=bounded_protocol(few, origins=(), refused=_note),
+        http=bounded_protocol(few, origins=(), refused=_note, makes_room=True),
         ws="none",
         loop="none",
         lifespan="off",

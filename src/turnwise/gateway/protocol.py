@@ -43,9 +43,11 @@ def _tell_nobody(refusal: DoorRefusal, *, path: str, id: str, family: FamilyName
 
 
 class GatewayProtocol(HttpToolsProtocol):
-    """One connection. Over a bound it answers once, in the client's family if the path is known, and closes."""
+    """One connection. Over a bound it answers once, in the client's family if the path is known, and closes. With
+    `makes_room` the oldest one without a whole request gives way to a new one: slow clients keep nobody out."""
 
     bounds = Bounds()
+    makes_room = False
     origins: ClassVar[Collection[str]] = frozenset()
     refused: ClassVar[RefusalNote] = staticmethod(_tell_nobody)
 
@@ -68,11 +70,12 @@ class GatewayProtocol(HttpToolsProtocol):
         self._unread_deadline: asyncio.TimerHandle | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._pieces = PieceWriter()
+        self._began_s = self.loop.time()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
         self._pieces.put = transport.write
-        if len(self.connections) > self.bounds.connections:
+        if len(self.connections) > self.bounds.connections and not self._has_made_room():
             self._refuse(
                 DoorRefusal(
                     reason="busy",
@@ -83,6 +86,23 @@ class GatewayProtocol(HttpToolsProtocol):
             )
             return
         self._await_head()
+
+    def _has_made_room(self) -> bool:
+        waiting = [
+            one for one in self.connections if isinstance(one, GatewayProtocol) and one is not self and one._is_unasked
+        ]
+        if not self.makes_room or not waiting:
+            return False
+        oldest = min(waiting, key=lambda one: one._began_s)
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+        return True
+
+    @property
+    def _is_unasked(self) -> bool:
+        """Whether no request of it has come whole that is not answered yet."""
+        is_answered = self.cycle is None or self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
+        return self._is_refused or not self._in_head or is_answered
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pieces.put = None
@@ -239,7 +259,9 @@ class GatewayProtocol(HttpToolsProtocol):
         self._linger = self.loop.call_later(LINGER_S, self.transport.abort)
 
 
-def bounded_protocol(bounds: Bounds, *, origins: Collection[str], refused: RefusalNote) -> type[GatewayProtocol]:
+def bounded_protocol(
+    bounds: Bounds, *, origins: Collection[str], refused: RefusalNote, makes_room: bool = False
+) -> type[GatewayProtocol]:
     """The protocol with these bounds. uvicorn makes one for each connection."""
-    own = {"bounds": bounds, "origins": origins, "refused": staticmethod(refused)}
+    own = {"bounds": bounds, "origins": origins, "refused": staticmethod(refused), "makes_room": makes_room}
     return type("BoundedGatewayProtocol", (GatewayProtocol,), own)

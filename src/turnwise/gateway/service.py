@@ -410,6 +410,12 @@ class RelayService:
             return
         turns, key = self._learned.turns, await beside_loop(lambda: turn_key(call), size=len(call.body))
         if (found := turns.find(key, route=chosen.route)) is not None:
+            if (fault := await account.refuses_joining(found.account)) is not None:
+                account.relayed(RelayEnd(fault=fault))
+                await write_found(fault, client=call.family, outlet=outlet)
+                return
+            found = turns.find(key, route=chosen.route)  # it may be over by now
+        if found is not None:
             account.joins(found.account)
             await found.listen(outlet, headers=[(JOINED, found.account.id)])
             return

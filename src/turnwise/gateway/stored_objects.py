@@ -23,14 +23,14 @@ from turnwise.journal.stored_rows import (
 )
 from turnwise.journal.stores import JournalStore
 from turnwise.relay.client_request import ClientRequest, RequestRefused
-from turnwise.relay.stored_ids import LONGEST_ID, UPLOADS, StoredId, ids_in_event, may_make
+from turnwise.relay.stored_ids import LONGEST_ID, UPLOAD_PARTS, UPLOADS, StoredId, ids_in_event, may_make
 from turnwise.wire.profiles import FamilyName
 
 T = TypeVar("T")
 
 KEPT_S = 400 * DAY_S  # since an id was used last
 # Of kinds that providers delete by themselves after some days.
-_SHORTLY_KEPT = ("responses", "completions", "interactions", "containers", UPLOADS)
+_SHORTLY_KEPT = ("responses", "completions", "interactions", "containers", "uploads", UPLOADS, UPLOAD_PARTS)
 SHORTLY_KEPT_S = 60 * DAY_S
 LOOK_S = 3600.0  # how often rows that have ended are looked for
 

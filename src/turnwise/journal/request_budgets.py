@@ -218,6 +218,20 @@ class RequestBudgets:
             write_states(self._connection, states, now=self._now, known=self._known)
 
 
+def count_request(store: JournalStore, part: RequestPart, entry: LedgerEntry, *, now: float) -> BudgetRefusal | None:
+    """Count a request for which nothing leaves, if each of its budgets has room."""
+
+    def attempted(connection: JournalConnection) -> BudgetRefusal | None:
+        budgets = RequestBudgets(connection, dialect=store.dialect, now=now, known=KnownStates())
+        budgets.open([part])
+        if (refusal := budgets.reserve(part)) is None:
+            budgets.settle(part, entry)
+        budgets.write()
+        return refusal
+
+    return store.attempt(attempted)
+
+
 def _by_few(names: list[str]) -> list[list[str]]:
     """No database takes any number of values in one statement."""
     if len(names) <= MOST_ROWS:

@@ -42,13 +42,14 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     """Objects of one kind. `id_field` of an object has its id, behind a last slash if it is a path; `inside` is the field of the
     answer to a new one that holds the object. `items` is the field of a list that has the objects; "" where there is no list.
     `makes`: fields of an object, as a path with dots, that name objects of other kinds that the provider has made for it.
-    `is_free`: to make one costs nothing by itself."""
+    `beneath`: kinds of what is made under an object, by the last word of its path. `is_free`: to make one costs nothing."""
 
     kind: str
     id_field: str = "id"
     inside: str = ""
     items: str = "data"
     makes: Mapping[str, str] = {}
+    beneath: Mapping[str, str] = {}
     is_free: bool = False
 
 
@@ -56,9 +57,13 @@ def _of_google(kind: str, items: str, **more: object) -> Collection:
     return msgspec.convert({"kind": kind, "id_field": "name", "items": items, **more}, Collection)
 
 
+UPLOAD_PARTS = "upload_parts"
+
 COLLECTIONS: Mapping[str, Collection] = {
     "/v1/files": Collection(kind="files", is_free=True),
-    "/v1/uploads": Collection(kind="uploads", items="", makes={"file.id": "files"}, is_free=True),
+    "/v1/uploads": Collection(
+        kind="uploads", items="", makes={"file.id": "files"}, beneath={"parts": UPLOAD_PARTS}, is_free=True
+    ),
     "/v1/batches": Collection(kind="batches", makes={"output_file_id": "files", "error_file_id": "files"}),
     "/v1/messages/batches": Collection(kind="batches"),
     "/v1/responses": Collection(kind="responses", items=""),
@@ -120,6 +125,7 @@ NAMED: Mapping[str, str] = {
     "file_id": "files",
     "file_ids": "files",
     "file_uri": "files",
+    "part_ids": UPLOAD_PARTS,
     "training_file": "files",
     "validation_file": "files",
     "batch_id": "batches",
@@ -135,7 +141,7 @@ NAMED: Mapping[str, str] = {
 # Keys that name what has no owner here. A value that says nothing is no name.
 _NOBODYS = frozenset(
     """skill_id skill_ids collection_ids data_sources continuation_token file_search_store_names file_search_store_name retrieval
-    thread thread_id assistant_id prompt_id""".split()
+    thread thread_id assistant_id prompt_id agent_id library_ids""".split()
 )
 # Behind these stands somebody's own JSON; of other words of a body none is a name there.
 _FREE = frozenset(
@@ -339,6 +345,9 @@ def ids_made(place: StoredPlace, answer: bytes, *, is_new: bool) -> set[StoredId
             elif lines:
                 continue
             found |= _ids_of(place.collection, fields, is_new=is_new)
+            kind, own = place.collection.beneath.get(place.beneath), string_of(fields, "id")
+            if kind and own:
+                found.add(StoredId(kind, own))
         except UNREADABLE:
             continue
     return found

@@ -291,9 +291,11 @@ def add(name: str, database: str | None, as_json: bool, **told: Any) -> None:
     from turnwise.journal.gateway_rows import GatewayOwner
 
     with as_one_line():
-        if database is None and _in_file(name) is not None:
-            raise CallerError(f"there is a key `{name}` already: revoke it first, or choose another name")
         with _book(database) as book:
+            if database is None and _in_file(name) is not None:
+                why = f"there is a key `{name}` already: revoke it first, or choose another name"
+                book.note_refused("add", kind="key", name=name, why=why, by=_actor())
+                raise CallerError(why)
             key = book.add_key(GatewayOwner(name=name), by=_actor(), change=change_of(**told).over)
             _say_new_owners(book.owners(), told=told)
         if database is None:

@@ -27,7 +27,7 @@ from turnwise.wire.relay_facts import (
 )
 
 _REFERENCE = "OpenAI API reference, Chat Completions"
-_STORED = ("file_id", "file_ids", "vector_store_ids", "collection_ids", "audio.id")
+_STORED = ("file_id", "file_ids", "vector_store_ids", "collection_ids", "library_ids", "audio.id")
 
 
 def _references(pairs: Pairs) -> Iterator[str]:
@@ -114,7 +114,7 @@ RELAY_FACTS = RelayFacts(
         """content refusal tool_calls function_call reasoning_content reasoning reasoning_text reasoning_details""".split()
     ),
     stored=StoredNames(
-        fields={"store": MAKES_STORED, "data_sources": NAMES_STORED},
+        fields={"store": MAKES_STORED, "data_sources": NAMES_STORED, "agent_id": NAMES_STORED},
         names=_STORED,
         free=frozenset(["function", "functions", "function_call", "custom", "metadata", "response_format"]),
         references=_references,
