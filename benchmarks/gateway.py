@@ -28,7 +28,7 @@ SECONDS = 4.0
 KEEPS_UP = 400
 REQUESTS, QUICK_REQUESTS = 500, 20
 CALLS, QUICK_CALLS = 20_000, 300
-FLOODS = SHORTS = 3
+FLOODS = 3
 PAUSE = "the longest wait of another client"
 PAUSE_MS = 100.0  # the longest wait of another client that a stream may cause: nobody notices less
 LITELLM = "litellm proxy"
@@ -61,10 +61,8 @@ WAYS = (
     Way("floor, uvloop", (20, 50, 200, 400, 1000)),
     Way("no gateway", (20, 50, 400, 1000)),
     Way(LITELLM, (20, 50)),
-    Way(BUDGETED, (20, 50, 400)),
-    Way(LITELLM_BUDGET, (20,)),
 )
-QUICK = ("turnwise", "turnwise, uvloop", "floor", "no gateway", BUDGETED, LITELLM, LITELLM_BUDGET)
+QUICK = ("turnwise", "turnwise, uvloop", "floor", "no gateway", LITELLM)
 
 DELTA = b'data: {"id":"c1","object":"chat.completion.chunk","created":1800000000,"model":"m","choices":[%s]}\n\n'
 STREAM = b"".join(
@@ -132,8 +130,8 @@ def build(options: Options, stack: ExitStack) -> Sequence[Part]:
         if way.system in DISTRIBUTIONS:
             more = {"requests": QUICK_REQUESTS if options.quick else REQUESTS}
             given = task(way.system, port=short, folder=options.folder, cores=cores, more=more)
-            parts.append(part(way.system, "gateway_short.py", given, measures=short_measures(), per_round=SHORTS))
-        if DISTRIBUTIONS.get(way.system) == "turnwise" and way.system != BUDGETED:
+            parts.append(part(way.system, "gateway_short.py", given, measures=short_measures()))
+        if DISTRIBUTIONS.get(way.system) == "turnwise":
             given = task(way.system, port=short, folder=options.folder, cores=cores, more={})
             parts.append(part(way.system, "gateway_flood.py", given, measures=flood_measures(calls), per_round=FLOODS))
     return parts
@@ -243,10 +241,10 @@ def measures(way: Way, streams: int) -> tuple[Measure, ...]:
     )
 
 
-def short_measures() -> tuple[Measure, ...]:
+def short_measures(group: str = SHORT) -> tuple[Measure, ...]:
     return tuple(
         [
-            Measure(key=key, group=SHORT, case=case, name="CPU a request", unit="us")
+            Measure(key=key, group=group, case=case, name="CPU a request", unit="us")
             for key, case in (("whole_us", "a whole answer"), ("streamed_us", "a stream of 20 chunks"))
         ]
     )
@@ -288,12 +286,7 @@ BENCHMARK = Benchmark(
         "`/healthz` meanwhile: its longest wait is the longest pause of the event loop. turnwise runs as "
         "its command starts it, with healing and ledger, on asyncio's loop and on uvloop; LiteLLM's proxy with one worker, on "
         "uvloop as it always is, without a database, with telemetry and the download of prices switched off. "
-        "`key and budgets`: the client's key stands in the journal and has a budget of money, and so has its team; each "
-        "request reserves in both and is settled, in SQLite. LiteLLM's keys and their budgets need a database through Prisma, "
-        "whose engines lie in no package that a machine without the network could install. So beside it stands what LiteLLM "
-        "limits without one: the budget of a provider, one sum for all clients, in its memory. It is less than what turnwise "
-        "does: no key, nothing is reserved, and nothing outlives the process. Both have the same prices. On "
-        "a machine with other work, set TURNWISE_PACED_REALTIME=1, as for the paced streams."
+        "On a machine with other work, set TURNWISE_PACED_REALTIME=1, as for the paced streams."
     ),
     build=build,
     rounds=1,
@@ -302,21 +295,6 @@ BENCHMARK = Benchmark(
         against_litellm(GROUP, "50", CPU),
         against_litellm(SHORT, "a whole answer", "CPU a request"),
         against_litellm(SHORT, "a stream of 20 chunks", "CPU a request"),
-        *[
-            Ratio(
-                name="LiteLLM's proxy with a provider's budget, turnwise with a key and two budgets",
-                group=group,
-                case=case,
-                measure=measure,
-                against=(LITELLM_BUDGET,),
-                ours=BUDGETED,
-            )
-            for group, case, measure in (
-                (GROUP, "20", CPU),
-                (SHORT, "a whole answer", "CPU a request"),
-                (SHORT, "a stream of 20 chunks", "CPU a request"),
-            )
-        ],
     ],
     plots=[
         Lines(
