@@ -1,14 +1,15 @@
-"""What keys and budgets cost `turnwise gateway`, beside LiteLLM's proxy with the budgets that it has without a database: CPU alone."""
+"""What budgets cost `turnwise gateway`, beside LiteLLM's proxy with those that it has without a database: CPU alone."""
 
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from gateway import BODY, BUDGETED, CPU, LITELLM, LITELLM_BUDGET, STREAM, part, short_measures, task
 from harness.command import run
 from harness.declaring import Benchmark, Measure, Options, Part, Ratio
 from paced import start
 from provider.starting import start_provider
+
+from gateway import BODY, BUDGETED, CPU, LITELLM, LITELLM_BUDGET, STREAM, part, short_measures, task
 
 GROUP, SHORT = "streams, with budgets and without", "short requests, with budgets and without"
 STREAMS, SECONDS = 5, 4.0  # so few that LiteLLM's proxy keeps up beside other work
