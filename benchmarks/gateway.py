@@ -89,7 +89,7 @@ model_list:
 litellm_settings: {{telemetry: false, set_verbose: false, num_retries: 0}}
 """
 # Its keys and their budgets need a database that it reaches through Prisma, whose engines come from one address of their own
-# (binaries.prisma.sh) and lie in no package. What it limits without one is a provider's money, in memory, for all clients.
+# (binaries.prisma.sh) and are not in its packages. What it limits without one is a provider's money, in memory, for all clients.
 # Without a price it counts none; it is the one that turnwise has, too.
 PROVIDER_BUDGET = "router_settings: {provider_budget_config: {openai: {budget_limit: 1000000, time_period: 1d}}}\n"
 PRICE = ", input_cost_per_token: 0.000001, output_cost_per_token: 0.00001"
