@@ -61,10 +61,8 @@ WAYS = (
     Way("floor, uvloop", (20, 50, 200, 400, 1000)),
     Way("no gateway", (20, 50, 400, 1000)),
     Way(LITELLM, (20, 50)),
-    Way(BUDGETED, (50, 400)),
-    Way(LITELLM_BUDGET, (20,)),
 )
-QUICK = ("turnwise", "turnwise, uvloop", "floor", "no gateway", BUDGETED, LITELLM, LITELLM_BUDGET)
+QUICK = ("turnwise", "turnwise, uvloop", "floor", "no gateway", LITELLM)
 
 DELTA = b'data: {"id":"c1","object":"chat.completion.chunk","created":1800000000,"model":"m","choices":[%s]}\n\n'
 STREAM = b"".join(
@@ -87,12 +85,14 @@ BODY = (
 SETTINGS = """\
 model_list:
   - model_name: "*"
-    litellm_params: {{model: "openai/*", api_base: "{url}/v1", api_key: sk-nothing, max_retries: 0}}
+    litellm_params: {{model: "openai/*", api_base: "{url}/v1", api_key: sk-nothing, max_retries: 0{price}}}
 litellm_settings: {{telemetry: false, set_verbose: false, num_retries: 0}}
 """
 # Its keys and their budgets need a database that it reaches through Prisma, whose engines come from one address of their own
-# (binaries.prisma.sh) and lie in no package. What it limits without one is a provider's money, in memory, for all clients.
+# (binaries.prisma.sh) and are not in its packages. What it limits without one is a provider's money, in memory, for all clients.
+# Without a price it counts none; it is the one that turnwise has, too.
 PROVIDER_BUDGET = "router_settings: {provider_budget_config: {openai: {budget_limit: 1000000, time_period: 1d}}}\n"
+PRICE = ", input_cost_per_token: 0.000001, output_cost_per_token: 0.00001"
 # What its own settings switch off: telemetry, the download of prices, a banner; and the log is left to its errors.
 QUIET = {
     "LITELLM_MODE": "PRODUCTION",
@@ -131,7 +131,7 @@ def build(options: Options, stack: ExitStack) -> Sequence[Part]:
             more = {"requests": QUICK_REQUESTS if options.quick else REQUESTS}
             given = task(way.system, port=short, folder=options.folder, cores=cores, more=more)
             parts.append(part(way.system, "gateway_short.py", given, measures=short_measures()))
-        if DISTRIBUTIONS.get(way.system) == "turnwise" and way.system != BUDGETED:
+        if DISTRIBUTIONS.get(way.system) == "turnwise":
             given = task(way.system, port=short, folder=options.folder, cores=cores, more={})
             parts.append(part(way.system, "gateway_flood.py", given, measures=flood_measures(calls), per_round=FLOODS))
     return parts
@@ -190,8 +190,8 @@ def gateway_of(system: str, *, provider: str, folder: Path) -> tuple[list[str], 
         case "litellm proxy" | "litellm proxy, a provider's budget":
             port = free_port()
             settings = folder / f"litellm-{port}.yaml"
-            budget = PROVIDER_BUDGET if system == LITELLM_BUDGET else ""
-            settings.write_text(SETTINGS.format(url=provider) + budget)
+            price, budget = (PRICE, PROVIDER_BUDGET) if system == LITELLM_BUDGET else ("", "")
+            settings.write_text(SETTINGS.format(url=provider, price=price) + budget)
             program = str(Path(LITELLM_PYTHON).with_name("litellm"))
             argv = [program, "--config", str(settings), "--host", "127.0.0.1", "--port", str(port)]
             return argv, QUIET, port
@@ -241,10 +241,10 @@ def measures(way: Way, streams: int) -> tuple[Measure, ...]:
     )
 
 
-def short_measures() -> tuple[Measure, ...]:
+def short_measures(group: str = SHORT) -> tuple[Measure, ...]:
     return tuple(
         [
-            Measure(key=key, group=SHORT, case=case, name="CPU a request", unit="us")
+            Measure(key=key, group=group, case=case, name="CPU a request", unit="us")
             for key, case in (("whole_us", "a whole answer"), ("streamed_us", "a stream of 20 chunks"))
         ]
     )
@@ -286,9 +286,7 @@ BENCHMARK = Benchmark(
         "`/healthz` meanwhile: its longest wait is the longest pause of the event loop. turnwise runs as "
         "its command starts it, with healing and ledger, on asyncio's loop and on uvloop; LiteLLM's proxy with one worker, on "
         "uvloop as it always is, without a database, with telemetry and the download of prices switched off. "
-        "`key and budgets`: the client's key stands in the journal and has a budget, and so has its team. LiteLLM's keys "
-        "and their budgets need a database through Prisma, so beside it stands the budget of a provider, in LiteLLM's memory. On "
-        "a machine with other work, set TURNWISE_PACED_REALTIME=1, as for the paced streams."
+        "On a machine with other work, set TURNWISE_PACED_REALTIME=1, as for the paced streams."
     ),
     build=build,
     rounds=1,
@@ -297,14 +295,6 @@ BENCHMARK = Benchmark(
         against_litellm(GROUP, "50", CPU),
         against_litellm(SHORT, "a whole answer", "CPU a request"),
         against_litellm(SHORT, "a stream of 20 chunks", "CPU a request"),
-        Ratio(
-            name="LiteLLM's proxy with a provider's budget, turnwise with a key and two budgets",
-            group=SHORT,
-            case="a whole answer",
-            measure="CPU a request",
-            against=(LITELLM_BUDGET,),
-            ours=BUDGETED,
-        ),
     ],
     plots=[
         Lines(

@@ -19,6 +19,7 @@ NAMES = (
     "at_prompt",
     "answer",
     "gateway",
+    "gateway_budgets",
     "worker_turns",
     "pieces",
     "engines",

@@ -41,14 +41,19 @@ def status(number: int, **headers: str) -> Reply:
     return Reply(status=number, pieces=(b'{"error": {"message": "not now, sk-key-of-a"}}',), headers={**KIND, **named})
 
 
+OPENING = b'data: {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant"}}]}\n\n'
+ERROR = b'data: {"error": {"message": "not now", "code": 529}}\n\n'
 FAILURES: Mapping[str, Reply] = {
     "refused": Reply(before=Fault(kind=FaultKind.UNREACHABLE, message="no connection")),
     "silent": Reply(before=Stall()),
     "500": status(500),
     "429": status(429, retry_after="40"),
     "401": status(401),
+    "504": status(504),
+    "error": Reply(pieces=(ERROR,), headers=STREAM),
+    "opening": Reply(pieces=(OPENING, ERROR), headers=STREAM),
 }
-COOLED_S = {"refused": 2.0, "silent": 30.0, "500": 2.0, "429": 40.0, "401": 60.0}
+COOLED_S = {"429": 40.0, "silent": 30.0, "401": 60.0}
 ENV = {"KEY": "sk-key-of-all", "KEY_A": "sk-key-of-a", "KEY_B": "sk-key-of-b"}
 
 
@@ -110,14 +115,21 @@ async def test_one_request_waits_for_a_dead_upstream_and_one_a_cool_down(failure
     for _ in range(20):
         outlet, asked, took_s = await there.ask()
         assert (is_whole(outlet), asked, took_s) == (True, ["b all"], 0.0)
-    await there.clock.advance(COOLED_S[failure])
+    cooled_s = COOLED_S.get(failure, 2.0)
+    await there.clock.advance(cooled_s)
     looked = [await there.ask() for _ in range(5)]
     assert [asked for _, asked, _ in looked] == [["a all", "b all"], *[["b all"]] * 4]
     assert all(is_whole(outlet) for outlet, _, _ in looked)
-    shown = f'{{upstream="openai_chat at http://a.invalid/v1 (KEY)"}} {failure not in ("500", "429"):d}\n'
+    shown = f'{{upstream="openai_chat at http://a.invalid/v1 (KEY)"}} {failure in ("refused", "silent", "401"):d}\n'
     assert f"turnwise_gateway_upstream_left_alone{shown}".encode() in there.service.metrics()
+    for _ in range(3):  # it doubles each time, whatever a stream had begun with
+        cooled_s = min(60.0, cooled_s * 2) if failure != "429" else cooled_s
+        await there.clock.advance(cooled_s - 0.5)
+        assert (await there.ask())[1] == ["b all"]
+        await there.clock.advance(0.5)
+        assert [(await there.ask())[1] for _ in range(2)] == [["a all", "b all"], ["b all"]]
     there.ill.clear()
-    await there.clock.advance(COOLED_S[failure] * 2)
+    await there.clock.advance(60)
     assert [(await there.ask())[1] for _ in range(3)] == [["a all"]] * 3
 
 

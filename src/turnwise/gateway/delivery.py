@@ -329,7 +329,7 @@ class Delivery:
         event = None
         try:
             event = await exchange.run(request)
-            if exchange.first_event_s is None:
+            if exchange.first_event_s is None or _has_no_word(event):
                 self._saw(event, began_s=began_s)
             if isinstance(event, ResponseReceived):
                 return event.response, self._told(event.response.fault)
@@ -351,7 +351,7 @@ class Delivery:
             self._account.began()
 
     def _saw(self, event: ResponseReceived | RequestFailed, *, began_s: float) -> None:
-        """What an outcome without an event of a stream says of the upstream. The end of the gateway's own time says nothing."""
+        """What an outcome without a word of a stream says of the upstream. The end of the gateway's own time says nothing."""
         fault = event.fault if isinstance(event, RequestFailed) else event.response.fault
         if fault is None or fault.kind is not FaultKind.TIMEOUT or self._means.clock.monotonic() < self._means.ends_s:
             self._means.saw(fault, began_s=began_s)
@@ -419,6 +419,11 @@ class Delivery:
             await self._send(self._relay.error(end.fault))
         if self.started and self._array is not None:
             await self._write(self._array.end())
+
+
+def _has_no_word(event: ResponseReceived | RequestFailed) -> bool:
+    """Whether a stream failed behind its opening alone."""
+    return isinstance(event, RequestFailed) and (event.partial is None or not event.partial.message.parts)
 
 
 def _order_of(send: Send, *, number: int, deadlines: Deadlines, most_s: float | None) -> SendRequest:

@@ -857,6 +857,8 @@ class RelayService:
         asking.saw(found if isinstance(found, Fault) else None, began_s=began_s)
         if not isinstance(found, Fault):
             return found
+        if found.kind is FaultKind.TIMEOUT and found.status is None:
+            found = replace(found, status=504)  # for the client
         told = without_address(found, base_url=endpoint.base_url)
         if told.log:
             account.upstream_said(told.log, provider=endpoint.profile.name)
@@ -873,7 +875,7 @@ class RelayService:
             async with Watchdog(self._means.clock, total_s=whole_s), self._means.transport.send(request) as reply:
                 answer = await read_bounded(reply.chunks, most_bytes=most)
         except Overdue:
-            return Fault(kind=FaultKind.TIMEOUT, message="the upstream did not answer in time", status=504)
+            return Fault(kind=FaultKind.TIMEOUT, message="the upstream did not answer in time")
         except ProviderFault as error:
             return error.fault
         if len(answer) > most:

@@ -31,6 +31,7 @@ from turnwise.relay.upstream_choice import (
     after_answer,
     after_failure,
     in_order,
+    kind_of,
     pick,
     probed,
 )
@@ -185,20 +186,31 @@ class Upstreams:
             if (known := self._healths.get(key)) is not None:
                 self._healths[key] = probed(known, is_probed=is_probed)
 
-    def saw(self, opened: OpenUpstream, fault: Fault | None, *, model: str, began_s: float) -> None:
-        """What became of a request that began then; None: an answer has begun."""
+    def saw(
+        self,
+        opened: OpenUpstream,
+        fault: Fault | None,
+        *,
+        model: str,
+        began_s: float,
+        before: tuple[Health, Health] = (WELL, WELL),
+    ) -> None:
+        """What became of a request that began then; None: an answer has begun. `before`: what was known when it began, if it then
+        came to nothing."""
         if fault is None and not self._healths:
             return
-        if fault is not None and opened.is_keyless and fault.kind in OF_KEY:
+        kind = None if fault is None else kind_of(fault)
+        if opened.is_keyless and kind in OF_KEY:
             return
-        for of_model in (None, model):
+        for of_model, earlier in zip((None, model), before, strict=True):
             key = (opened.name, of_model)
-            before = self._healths.get(key, WELL)
-            if fault is None or fault.kind not in COOL_S:
-                self._keep(key, before=before, after=after_answer(before, began_s=began_s))
-            elif (fault.kind in OF_ALL_MODELS) is (of_model is None):
-                after = after_failure(before, fault, began_s=began_s, now_s=self._clock.monotonic())
-                self._keep(key, before=before, after=after)
+            known = self._healths.get(key, WELL)
+            if fault is None or kind not in COOL_S:
+                self._keep(key, before=known, after=after_answer(known, began_s=began_s))
+            elif (kind in OF_ALL_MODELS) is (of_model is None):
+                known = earlier if known is WELL else known
+                after = after_failure(known, fault, began_s=began_s, now_s=self._clock.monotonic())
+                self._keep(key, before=known, after=after)
 
     def _keep(self, key: tuple[str, str | None], *, before: Health, after: Health) -> None:
         if after is before:
@@ -238,6 +250,7 @@ class AskedUpstreams:
         self._tried: set[int] = set()
         self._asked: OpenUpstream | None = None
         self._is_probe = False
+        self._before = (WELL, WELL)
         self.hands_over = False
 
     def next(self) -> OpenUpstream | Fault | None:
@@ -249,6 +262,7 @@ class AskedUpstreams:
         if not isinstance(found, Pick):
             return None if found is None else all_down(found)
         self._tried.add(found.place)
+        self._before = (WELL, WELL)
         self._asked = opened = self._several[found.place]
         self.hands_over, self._is_probe = found.hands_over, found.is_probe
         if found.is_probe:
@@ -256,10 +270,13 @@ class AskedUpstreams:
         return opened
 
     def saw(self, fault: Fault | None, *, began_s: float) -> None:
-        """What became of a request to the last one, which began then."""
+        """What became of a request to the last one, which began then. A fault behind None: no word of the answer has come."""
         assert self._asked is not None, "who was asked"
         self.leave()
-        self._upstreams.saw(self._asked, fault, model=self._model(self._asked), began_s=began_s)
+        model = self._model(self._asked)
+        if fault is None:
+            self._before = self._upstreams.healths_of(self._asked, model=model)
+        self._upstreams.saw(self._asked, fault, model=model, began_s=began_s, before=self._before)
 
     def leave(self) -> None:
         """If the request was to see whether the upstream is well and has learned nothing, the next one sees."""

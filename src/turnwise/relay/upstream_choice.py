@@ -60,11 +60,17 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 WELL = Health()
 
 
+def kind_of(fault: Fault) -> FaultKind:
+    """What it says of the door. A server whose own time is over (408, 504) has answered: that is no silence."""
+    return FaultKind.SERVER if fault.kind is FaultKind.TIMEOUT and fault.status is not None else fault.kind
+
+
 def after_failure(health: Health, fault: Fault, *, began_s: float, now_s: float) -> Health:
     """The health once a request that began at `began_s` has failed. A request that began before the last round was over begins no
     new one: many were on their way when the door died, and some are asked again meanwhile. A fault that says nothing bad of the
     door is an answer."""
-    if (first_s := COOL_S.get(fault.kind)) is None:
+    kind = kind_of(fault)
+    if (first_s := COOL_S.get(kind)) is None:
         return after_answer(health, began_s=began_s)
     asked_s = fault.retry_after_s or 0.0
     is_new = began_s >= health.until_s
@@ -74,7 +80,7 @@ def after_failure(health: Health, fault: Fault, *, began_s: float, now_s: float)
     if not is_new:
         until_s = max(health.until_s, now_s + cool_s) if asked_s > 0 else health.until_s
         return msgspec.structs.replace(health, failures=failures, until_s=until_s)
-    return Health(kind=fault.kind, failures=failures, rounds=rounds, failed_s=now_s, until_s=now_s + cool_s)
+    return Health(kind=kind, failures=failures, rounds=rounds, failed_s=now_s, until_s=now_s + cool_s)
 
 
 def after_answer(health: Health, *, began_s: float) -> Health:
