@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.assembly.text_calls import tags
+from turnwise.assembly.text_calls.code import CodeTracker
 
 WITHIN_REASONING = (
     "it stands in reasoning, whose closing mark comes behind it; call tools only outside of your reasoning"
@@ -72,7 +73,7 @@ class _Said(msgspec.Struct, frozen=True):
 class Aftermath:
     """A text's calls and all that comes behind the first one, in order. `is_watched`: there may be calls in a text before."""
 
-    __slots__ = ("_calls", "_closing", "_failed", "_pieces", "_said", "is_watched")
+    __slots__ = ("_calls", "_closing", "_failed", "_markup", "_pieces", "_said", "is_watched")
 
     def __init__(self, *, is_watched: bool = False) -> None:
         self._calls = 0
@@ -81,6 +82,7 @@ class Aftermath:
         self._failed: list[str] = []  # blocks behind it that are no whole calls
         self._said: list[_Said] = []  # the same behind the calls before it
         self.is_watched = is_watched  # words have to be told
+        self._markup: tuple[str, ...] | None = None  # the marks that end a block of calls which is words now
 
     def add_calls(self, count: int, *, closing: Sequence[str]) -> None:
         """So many calls were read; `closing` are the marks that a value in them may have taken for its own."""
@@ -88,6 +90,17 @@ class Aftermath:
         self._calls += count
         self._closing |= frozenset(closing)
         self.is_watched = True
+
+    def add_markup(self, ends: tuple[str, ...]) -> None:
+        """A block that looks like calls is words. Nobody but a reader of markup can use it if nothing follows."""
+        self._end_words()
+        self._markup, self.is_watched = ends, True
+
+    @property
+    def ends_in_markup(self) -> bool:
+        """Whether the text ends with such a block."""
+        words = "".join(self._pieces).rstrip()
+        return self._markup is not None and not self._failed and (not words or words.endswith(self._markup))
 
     def add_words(self, text: str) -> None:
         if self.is_watched:
@@ -162,6 +175,29 @@ def _ends_reasoning(text: str) -> bool:
             return True
         depths[tag.name] = depth - 1 if tag.is_closing else depth + 1
     return False
+
+
+# Templates put only these opening marks into the prompt: Qwen3, DeepSeek and GLM; Magistral; Seed-OSS; Command A; Kimi K3.
+_LONE = ("</think>", "[/THINK]", "</seed:think>", "<|END_THINKING|>", "<|close|>think<|sep|>")
+_BEFORE_A_MENTION = frozenset(" \t\"'`(“‘«")
+_BEHIND_A_MENTION = frozenset(" \t\"'`.,;:!?)…”’»")
+
+
+def split_at_lone_mark(text: str) -> tuple[str, str] | None:
+    """The reasoning that a text begins with, if the mark that closes it has no opening one, and the words behind; None where the
+    mark is code, or what the words are about."""
+    ends = [(at, mark) for mark in _LONE if (at := text.find(mark)) >= 0]
+    if not ends:
+        return None
+    at, mark = min(ends)
+    before, behind = text[:at], text[at + len(mark) :]
+    if before[-1:] in _BEFORE_A_MENTION or behind[:1] in _BEHIND_A_MENTION:
+        return None
+    if not _ends_reasoning(before + mark):
+        return None
+    code = CodeTracker()
+    code.feed(before)
+    return None if code.is_in_code() else (tags.without_breaks(before).lstrip("\n"), behind.lstrip("\n"))
 
 
 def _holds_closing(text: str, *, marks: frozenset[str]) -> bool:

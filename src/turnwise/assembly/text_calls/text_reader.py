@@ -47,6 +47,7 @@ from turnwise.assembly.text_calls.syntaxes import (
     CLOSING,
     MARKS,
     MAX_BLOCKS,
+    RECIPIENT,
     Syntax,
     held_from,
 )
@@ -464,7 +465,10 @@ class TextReader:
         if (found := MARKS.match(bare)) is not None:
             self._begin_block(BY_MARK[found.group()], blank=blank)
             return bare
-        if held_from(bare) == 0 and bare:
+        if self._is_first and harmony.RECIPIENT.match(bare) is not None:
+            self._begin_block(RECIPIENT, blank=blank)
+            return bare
+        if bare and (held_from(bare) == 0 or (self._is_first and harmony.may_begin_with_recipient(bare))):
             self._tail = blank + bare
             return ""
         self._go_on_in_words()
@@ -603,6 +607,8 @@ class TextReader:
         if self._at is _At.WHOLE:
             return self._read_whole(text)
         assert self._syntax is not None
+        if self._syntax.is_frame:
+            return self._take_frame(text, events)
         if self._doomed is None:
             at = len(self._syntax.marker)
             found = read(self._syntax.reader, text, at=at, tools=self._tools, is_final=is_final)
@@ -640,6 +646,21 @@ class TextReader:
         end = end_of_wrong(text, found=self._doomed, syntax=self._syntax)
         return "" if end is None else self._fail_block(text, end=end, events=events)
 
+    def _take_frame(self, text: str, events: list[TextEvent]) -> str:
+        """A mark between parts of a message, which is not shown unless the words are about it."""
+        assert self._syntax is not None
+        end = len(self._syntax.marker)
+        if self._surroundings.is_mention or self._surroundings.is_shown:
+            return self._no_block(text, events, found=BlockReading(state="wrong"))
+        rest = text[end:] + self._held.halves
+        self._end_held()
+        self._take_blank()
+        self._give_calls(events)
+        self._go_on_in_words()
+        if self._is_first and not self._has_words:
+            self._at = _At.START
+        return rest
+
     def _end_other(self, text: str, found: BlockReading, *, end: int, events: list[TextEvent]) -> str:
         """A block with a call of a tool that is not on offer: it is one thing up to its end, whatever its values hold."""
         assert self._syntax is not None
@@ -649,8 +670,11 @@ class TextReader:
         rest, syntax = text[end:] + self._held.halves, self._syntax
         self._end_held()
         self._give_calls(events, words_follow=True)
+        is_markup = self._is_markup(text[:end])
         self._say_block(text[:end], events)
         self._watch_for_ends(found, syntax=syntax)
+        if is_markup:
+            self.aftermath.add_markup(syntax.ends)
         return rest
 
     def _take_block(self, text: str, found: BlockReading, events: list[TextEvent]) -> str:
@@ -686,10 +710,18 @@ class TextReader:
         self._give_calls(events, words_follow=True)
         if marker == "<|end|>" and not self._surroundings.is_mention:
             self.aftermath.add_end_of_reasoning()
+        is_markup = syntax.name != "harmony" and not found.is_prose and self._is_markup(marker)
         self._say_block(marker, events)
+        if is_markup:
+            self.aftermath.add_markup(syntax.ends)
         if found.name or found.is_other or found.values_end:
             self._watch_for_ends(found, syntax=syntax)
         return rest
+
+    def _is_markup(self, block: str) -> bool:
+        """Whether a block that is words now was meant as a call, and not written about."""
+        is_about = self._surroundings.is_mention or self._surroundings.is_shown
+        return not is_about and not self._is_quotation(block)
 
     def _watch_for_ends(self, found: BlockReading, *, syntax: Syntax) -> None:
         """Where such a block ends is a guess: if its closing marks come later, the calls until then stand in its values."""
