@@ -22,6 +22,7 @@ def call(cursor: Cursor, *, mark: str, end: str) -> None:
     """`mark` stands around strings, `end` closes the block."""
     cursor.space()
     cursor.expects("call:")
+    cursor.peek()
     cursor.begin_call(cursor.tool_name())
     if cursor.peek() != "{":
         raise Wrong("`{` was expected behind the tool's name")

@@ -13,6 +13,7 @@ import msgspec
 
 from turnwise.assembly.text_calls import tags
 from turnwise.assembly.text_calls.code import CodeTracker
+from turnwise.assembly.text_calls.tagged_calls import DSML, DSML_SPACED, INVOKE, STEP, XTML, Elements
 
 WITHIN_REASONING = (
     "it stands in reasoning, whose closing mark comes behind it; call tools only outside of your reasoning"
@@ -27,24 +28,42 @@ CUT_BEHIND = "the response was cut in the words behind it, which may be the rest
 CLOSED_BY_A_VALUE = "a value in it holds the marks that close it"
 
 # What a value between tags may be, as far as nothing in it looks like a tag.
-_VALUE = r"(?:[^<]|<(?!/?(?:tool_call|function|parameter|arg_key|arg_value|invoke|minimax:|｜DSML｜)))*+"
+_VALUE = (
+    r"(?:[^<]|<(?!/?(?:tool_call|function|parameter|arg_key|arg_value|invoke|minimax:|｜DSML｜|longcat_|seed:|steptml:"
+    r"|｜tool_call|\|open\||\|close\|)))*+"
+)
 
 
-def _invokes(outer: str, *, prefix: str = "") -> str:
-    parameter = rf"\s*<{prefix}parameter [^>\n]*>{_VALUE}</{prefix}parameter>"
-    return rf"<{outer}>(?:\s*<{prefix}invoke [^>\n]*>(?:{parameter})*\s*</{prefix}invoke>)+\s*</{outer}>"
+def _elements(outer: str, end: str = "", *, written: Elements = INVOKE) -> str:
+    opens, shuts, end_of_tag = map(re.escape, (written.opens, written.shuts, written.head_end))
+    rest = rf" [^>\n]*?{end_of_tag}"
+    parameter = rf"\s*{opens}{written.parameter}{rest}{_VALUE}{re.escape(written.tags.close)}"
+    call = rf"{opens}{written.call}{rest}(?:{parameter})*\s*{shuts}{written.call}{end_of_tag}"
+    around = rf"\s*{re.escape(written.before)}{call}\s*{re.escape(written.after)}"
+    return rf"{outer}(?:{around})+\s*{end or outer.replace('<', '</', 1)}"
 
 
+def _pairs(prefix: str = "") -> str:
+    pair = rf"<{prefix}arg_key>{_VALUE}</{prefix}arg_key>\s*<{prefix}arg_value>{_VALUE}</{prefix}arg_value>\s*"
+    return rf"<{prefix}tool_call>\s*[^\s<{{]+\s*(?:{pair})*</{prefix}tool_call>"
+
+
+_FUNCTION = rf"<function=[^>\n]*>(?:\s*<parameter=[^>\n]*>{_VALUE}</parameter>)*\s*</function>"
 # Blocks that are whole whatever tool they name.
 _WHOLE = re.compile(
     "|".join(
         [
-            rf"(?:<tool_call>\s*)?<function=[^>\n]*>(?:\s*<parameter=[^>\n]*>{_VALUE}</parameter>)*\s*</function>"
-            r"(?:\s*</tool_call>)?",
-            rf"<tool_call>\s*[^\s<{{]+\s*(?:<arg_key>{_VALUE}</arg_key>\s*<arg_value>{_VALUE}</arg_value>\s*)*</tool_call>",
+            rf"(?:<tool_call>\s*)?{_FUNCTION}(?:\s*</tool_call>)?",
+            rf"<seed:tool_call>\s*{_FUNCTION}\s*</seed:tool_call>",
             rf"<tool_call>\s*\{{{_VALUE}</tool_call>",
-            _invokes("minimax:tool_call"),
-            _invokes("｜DSML｜(?:function|tool)_calls", prefix="｜DSML｜"),
+            *(_pairs(), _pairs("longcat_")),
+            *(_elements("<minimax:tool_call>"), _elements("<function_calls>")),
+            _elements("<｜DSML｜(?:function|tool)_calls>", written=DSML),
+            _elements("<｜DSML｜ calls>", written=DSML_SPACED),
+            _elements("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>", written=STEP),
+            _elements(r"<\|open\|>tools<\|sep\|>", r"<\|close\|>tools<\|sep\|>", written=XTML),
+            r'<\|tool_call>call:[^\s{]+\{(?:[^<]|<\|"\|>)*+<tool_call\|>',
+            r"<start_function_call>call:[^\s{]+\{(?:[^<]|<escape>)*+<end_function_call>",
         ]
     )
 )

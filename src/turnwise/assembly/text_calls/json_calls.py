@@ -94,6 +94,7 @@ def longcat(cursor: Cursor) -> None:
     """
     cursor.space()
     if cursor.peek() == "{":
+        cursor.syntax = "hermes"
         hermes(cursor, outer="longcat_tool_call")
     else:
         tagged_calls.glm(cursor, prefix="longcat_", tags=tagged_calls.LONGCAT)

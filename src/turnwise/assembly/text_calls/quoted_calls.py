@@ -12,7 +12,7 @@ import msgspec
 
 from turnwise.assembly.text_calls.block_cursor import BlockReading, ReadCall, read
 from turnwise.assembly.text_calls.comparison import BARRIER, tokens_of, without_escapes
-from turnwise.assembly.text_calls.syntaxes import BY_MARKER, MARKERS, Syntax
+from turnwise.assembly.text_calls.syntaxes import BY_MARKER, CLOSING, MARKERS, Syntax
 from turnwise.assembly.text_calls.values import OfferedTools
 
 # A call as a tool shows it, with something of the tool's own between its lines, read as it was written.
@@ -191,9 +191,10 @@ class QuotedCalls:
         return None
 
     def _is_as_written(self, text: str, start: int, end: int, *, is_next: bool) -> bool:
-        """Whether no tool has put anything before, between or behind its lines. One line has nothing between."""
+        """Whether no tool has put anything before, between or behind its lines. One line has nothing between, unless it is a
+        piece of JSON: where a syntax escapes nothing, its line breaks are not the value's."""
         if "\n" not in text[start:end]:
-            return True
+            return self._syntax.name not in CLOSING or "\\n" not in text[start:end]
         line = text.rfind("\n", 0, start) + 1
         return (is_next or not text[line:start].strip(" \t")) and _LINE_ENDS.match(text, end) is not None
 

@@ -46,6 +46,7 @@ CLOSING = {
         *tagged_calls.DSML_SPACED.closing("</｜DSML｜ calls>"),
     ),
     "step": tagged_calls.STEP.closing("<｜tool_calls_end｜>", "<｜tool_call_end｜>"),
+    "gemma": ("<tool_call|>", '<|"|>', "<end_function_call>", "<escape>"),
     "xtml": tagged_calls.XTML.closing("<|close|>tools<|sep|>"),
 }
 
@@ -148,8 +149,11 @@ SYNTAXES = (
 ENDS_OF_MESSAGES = tuple(
     [Syntax(name="harmony", marker=marker, reader=harmony.end, ends=(marker,)) for marker in harmony.ENDS]
 )
-# The beginning of a call where nothing came before.
+# These begin a call where nothing came before: a message whose first mark stands in the prompt, and Phi-4-mini's list.
 RECIPIENT = Syntax(name="harmony", marker="to=functions.", reader=harmony.call, ends=harmony.ENDS)
+FUNCTOOLS = Syntax(
+    name="phi", marker="functools", reader=partial(json_calls.objects, ends=tags.TOKENS), ends=(), closes=("]",)
+)
 # Kimi K3's marks around an answer (its chat template).
 FRAMES = tuple(
     [
