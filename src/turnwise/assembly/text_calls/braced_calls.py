@@ -49,7 +49,7 @@ def _members(cursor: Cursor, members: Members, *, mark: str, depth: int) -> str:
 
 
 def _name_open(cursor: Cursor, members: Members, *, key: str, mark: str) -> None:
-    """Keep what there is of a string that is cut."""
+    """Keep the beginning of a string that is cut."""
     start = cursor.at + len(mark)
     if cursor.text.find(mark, start) < 0:
         so_far = cursor.text[start:]
