@@ -34,7 +34,9 @@ NAMES = (
 )
 TOOLS = tuple([ToolSpec(name=name) for name in NAMES])
 PATHS = ("notes.txt", "src/main.py", "docs/lab.md", "a b.txt")
-WHOLE_CALLS = re.compile(r"<tool_call>|<function=|\[TOOL_CALLS\]|<\|tool|<｜|<minimax|<\|channel|<\|python")
+WHOLE_CALLS = re.compile(
+    r"<tool_call|<function|\[TOOL_CALLS\]|<\||<｜|<minimax|<longcat|<seed:|<TOOLCALL|<start_function|functools\["
+)
 
 
 @cache
@@ -85,6 +87,15 @@ def a_mention(chance: random.Random) -> str:
             "<｜tool▁calls▁begin｜>",
             "<|tool_calls_section_begin|>",
             "<think>",
+            *(
+                "<|tool_call>",
+                "<start_function_call>",
+                "<function_calls>",
+                "<tool_calls>",
+                "<TOOLCALL>",
+                "functools[...]",
+            ),
+            *("<|START_ACTION|>", "<|tools_prefix|>", "<｜DSML｜ calls>", "<|open|>tools<|sep|>", "to=functions.read"),
         )
     )
     return chance.choice(
@@ -111,6 +122,8 @@ def an_example(chance: random.Random) -> str:
             f"- so:\n\n  {fence}\n  " + block.replace("\n", "\n  ") + f"\n  {fence}\n",
             f"> {fence}\n> " + block.replace("\n", "\n> ") + f"\n> {fence}\n",
             f"It writes {ticks} {line} {ticks} there.",
+            f"A model that wants to read a file writes {line} and waits for the result.",
+            f"It ends with {line}, as its template says.",
             "It writes this::\n\n    " + block.replace("\n", "\n    ") + "\n\nThat is all.",
         )
     )

@@ -45,17 +45,16 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def hermes(calls: Sequence[Call]) -> str:
-    return "\n".join(
-        [f"<tool_call>\n{json.dumps({'name': name, 'arguments': given})}\n</tool_call>" for name, given in calls]
-    )
+def hermes(calls: Sequence[Call], *, outer: str = "tool_call") -> str:
+    written = [json.dumps({"name": name, "arguments": given}) for name, given in calls]
+    return "\n".join([f"<{outer}>\n{one}\n</{outer}>" for one in written])
 
 
-def qwen_coder(calls: Sequence[Call]) -> str:
+def qwen_coder(calls: Sequence[Call], *, outer: str = "tool_call") -> str:
     blocks: list[str] = []
     for name, given in calls:
         members = "".join([f"<parameter={key}>\n{as_text(value)}\n</parameter>\n" for key, value in given.items()])
-        blocks.append(f"<tool_call>\n<function={name}>\n{members}</function>\n</tool_call>")
+        blocks.append(f"<{outer}>\n<function={name}>\n{members}</function>\n</{outer}>")
     return "\n".join(blocks)
 
 
@@ -99,18 +98,18 @@ def deepseek_v31(calls: Sequence[Call]) -> str:
     return "<｜tool▁calls▁begin｜>" + "".join(written) + "<｜tool▁calls▁end｜>"
 
 
-def _dsml(calls: Sequence[Call], outer: str) -> str:
+def _dsml(calls: Sequence[Call], outer: str, *, mark: str = "｜DSML｜") -> str:
     blocks: list[str] = []
     for name, given in calls:
         members = "".join(
             [
-                f'<｜DSML｜parameter name="{key}" string="{str(isinstance(value, str)).lower()}">{as_text(value)}'
-                "</｜DSML｜parameter>\n"
+                f'<{mark}parameter name="{key}" string="{str(isinstance(value, str)).lower()}">{as_text(value)}'
+                f"</{mark}parameter>\n"
                 for key, value in given.items()
             ]
         )
-        blocks.append(f'<｜DSML｜invoke name="{name}">\n{members}</｜DSML｜invoke>\n')
-    return f"<｜DSML｜{outer}>\n{''.join(blocks)}</｜DSML｜{outer}>"
+        blocks.append(f'<{mark}invoke name="{name}">\n{members}</{mark}invoke>\n')
+    return f"<{mark}{outer}>\n{''.join(blocks)}</{mark}{outer}>"
 
 
 def dsml(calls: Sequence[Call]) -> str:
@@ -129,13 +128,16 @@ def kimi(calls: Sequence[Call]) -> str:
     return "<|tool_calls_section_begin|>" + "".join(written) + "<|tool_calls_section_end|>"
 
 
-def glm(calls: Sequence[Call]) -> str:
+def glm(calls: Sequence[Call], *, prefix: str = "") -> str:
     blocks: list[str] = []
     for name, given in calls:
         members = "".join(
-            [f"<arg_key>{key}</arg_key>\n<arg_value>{as_text(value)}</arg_value>\n" for key, value in given.items()]
+            [
+                f"<{prefix}arg_key>{key}</{prefix}arg_key>\n<{prefix}arg_value>{as_text(value)}</{prefix}arg_value>\n"
+                for key, value in given.items()
+            ]
         )
-        blocks.append(f"<tool_call>{name}\n{members}</tool_call>")
+        blocks.append(f"<{prefix}tool_call>{name}\n{members}</{prefix}tool_call>")
     return "\n".join(blocks)
 
 
@@ -143,12 +145,12 @@ def glm_47(calls: Sequence[Call]) -> str:
     return glm(calls).replace("\n<arg_", "<arg_").replace("\n</tool_call>", "</tool_call>")
 
 
-def minimax(calls: Sequence[Call]) -> str:
+def minimax(calls: Sequence[Call], *, outer: str = "minimax:tool_call") -> str:
     blocks: list[str] = []
     for name, given in calls:
         members = "".join([f'<parameter name="{key}">{as_text(value)}</parameter>\n' for key, value in given.items()])
         blocks.append(f'<invoke name="{name}">\n{members}</invoke>\n')
-    return f"<minimax:tool_call>\n{''.join(blocks)}</minimax:tool_call>"
+    return f"<{outer}>\n{''.join(blocks)}</{outer}>"
 
 
 def harmony(calls: Sequence[Call]) -> str:
@@ -157,6 +159,117 @@ def harmony(calls: Sequence[Call]) -> str:
         for name, given in calls
     ]
     return "<|start|>assistant".join(written)
+
+
+def dsml_v41(calls: Sequence[Call]) -> str:
+    return _dsml(calls, "calls", mark="｜DSML｜ ")
+
+
+def step(calls: Sequence[Call]) -> str:
+    blocks: list[str] = []
+    for name, given in calls:
+        members = "".join(
+            [f'<steptml:parameter name="{key}">{as_text(value)}</steptml:parameter>\n' for key, value in given.items()]
+        )
+        head = f'<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">'
+        blocks.append(f"{head}\n{members}</steptml:invoke><｜tool_call_end｜>\n")
+    return f"<｜tool_calls_begin｜>\n{''.join(blocks)}<｜tool_calls_end｜>"
+
+
+def invokes(calls: Sequence[Call]) -> str:
+    return minimax(calls, outer="function_calls")
+
+
+def xtml(calls: Sequence[Call]) -> str:
+    kinds = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
+    written: list[str] = []
+    for number, (name, given) in enumerate(calls, 1):
+        members = "".join(
+            [
+                f'<|open|>argument key="{key}" type="{kinds.get(type(value), "null")}"<|sep|>{as_text(value)}'
+                "<|close|>argument<|sep|>"
+                for key, value in given.items()
+            ]
+        )
+        written.append(f'<|open|>call tool="{name}" index="{number}"<|sep|>{members}<|close|>call<|sep|>')
+    return f"<|open|>tools<|sep|>{''.join(written)}<|close|>tools<|sep|>"
+
+
+def seed(calls: Sequence[Call]) -> str:
+    return qwen_coder(calls, outer="seed:tool_call")
+
+
+def longcat(calls: Sequence[Call]) -> str:
+    return hermes(calls, outer="longcat_tool_call")
+
+
+def longcat_pairs(calls: Sequence[Call]) -> str:
+    return glm(calls, prefix="longcat_")
+
+
+def _braces(value: object, mark: str) -> str:
+    match value:
+        case str():
+            return f"{mark}{value}{mark}"
+        case dict():
+            return f"{{{','.join([f'{key}:{_braces(one, mark)}' for key, one in value.items()])}}}"
+        case list():
+            return f"[{','.join([_braces(one, mark) for one in value])}]"
+        case _:
+            return json.dumps(value)
+
+
+def gemma(calls: Sequence[Call]) -> str:
+    mark = '<|"|>'
+    return "".join([f"<|tool_call>call:{name}{_braces(dict(given), mark)}<tool_call|>" for name, given in calls])
+
+
+def function_gemma(calls: Sequence[Call]) -> str:
+    begin, end = "<start_function_call>", "<end_function_call>"
+    return "".join([f"{begin}call:{name}{_braces(dict(given), '<escape>')}{end}" for name, given in calls])
+
+
+def _objects(calls: Sequence[Call]) -> str:
+    return json.dumps([{"name": name, "arguments": given} for name, given in calls])
+
+
+def tool_calls(calls: Sequence[Call]) -> str:
+    return f"<tool_calls>{_objects(calls)}</tool_calls>"
+
+
+def lines_of_objects(calls: Sequence[Call]) -> str:
+    written = [json.dumps({"name": name, "arguments": given}) for name, given in calls]
+    return "<tool_calls>\n" + "\n".join(written) + "\n</tool_calls>"
+
+
+def phi(calls: Sequence[Call]) -> str:
+    return f"<|tool_call|>{_objects(calls)}<|/tool_call|>"
+
+
+def nemotron(calls: Sequence[Call]) -> str:
+    return f"<TOOLCALL>{_objects(calls)}</TOOLCALL>"
+
+
+def command(calls: Sequence[Call]) -> str:
+    written = [
+        json.dumps({"tool_call_id": str(number), "tool_name": name, "parameters": given})
+        for number, (name, given) in enumerate(calls)
+    ]
+    return "<|START_ACTION|>[\n    " + ",\n    ".join(written) + "\n]<|END_ACTION|>"
+
+
+def apertus(calls: Sequence[Call]) -> str:
+    return f"<|tools_prefix|>{json.dumps([{name: given} for name, given in calls])}<|tools_suffix|>"
+
+
+def internlm(calls: Sequence[Call]) -> str:
+    written = [json.dumps({"name": name, "parameters": given}) for name, given in calls]
+    return f"<|action_start|><|plugin|>\n{chr(10).join(written)}<|action_end|>"
+
+
+def olmo(calls: Sequence[Call]) -> str:
+    lines = "\n".join([python_list([call])[1:-1] for call in calls])
+    return f"<function_calls>{lines}</function_calls>"
 
 
 WRITERS: dict[str, Callable[[Sequence[Call]], str]] = {
@@ -175,9 +288,47 @@ WRITERS: dict[str, Callable[[Sequence[Call]], str]] = {
     "glm": glm,
     "minimax": minimax,
     "harmony": harmony,
+    "dsml v4.1": dsml_v41,
+    "step": step,
+    "function_calls": invokes,
+    "xtml": xtml,
+    "seed": seed,
+    "longcat": longcat,
+    "longcat, pairs": longcat_pairs,
+    "gemma": gemma,
+    "function gemma": function_gemma,
+    "tool_calls": tool_calls,
+    "tool_calls, lines": lines_of_objects,
+    "phi": phi,
+    "nemotron": nemotron,
+    "command": command,
+    "apertus": apertus,
+    "internlm": internlm,
+    "olmo": olmo,
 }
 # Those in which nothing escapes a value, so that one that holds the syntax's own closing marks cannot always be told.
-TAGGED = frozenset({"qwen3-coder", "dsml", "dsml v4", "glm", "minimax"})
+TAGGED = frozenset(
+    [
+        *("qwen3-coder", "dsml", "dsml v4", "glm", "minimax", "dsml v4.1", "step", "function_calls", "xtml", "seed"),
+        *("longcat, pairs", "gemma", "function gemma"),
+    ]
+)
+# What closes a value there.
+CLOSE = {
+    "qwen3-coder": "</parameter>",
+    "glm": "</arg_value>",
+    "longcat, pairs": "</longcat_arg_value>",
+    "minimax": "</parameter>",
+    "function_calls": "</parameter>",
+    "seed": "</parameter>",
+    "gemma": '<|"|>',
+    "function gemma": "<escape>",
+    "step": "</steptml:parameter>",
+    "xtml": "<|close|>argument<|sep|>",
+    "dsml": "</｜DSML｜parameter>",
+    "dsml v4": "</｜DSML｜parameter>",
+    "dsml v4.1": "</｜DSML｜ parameter>",
+}
 
 
 class Reading:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from text_calls import TAGGED, WRITERS, read_text
+from text_calls import CLOSE, TAGGED, WRITERS, read_text
 from thoroughness import examples
 from turnwise.vocab import FinishReason, calls_of
 
@@ -44,9 +44,7 @@ def test_no_tag_of_the_syntax_becomes_a_part_of_a_cut_value(syntax: str, content
 def test_a_value_whose_tag_is_closed_is_whole_at_every_cut_behind_it(syntax: str) -> None:
     """Proves: between a closing tag and the end of the next tag the value stands, and is closed."""
     whole = WRITERS[syntax]([("write_file", {"path": "a.txt", "content": "hello"})])
-    close = max(
-        whole.rfind(tag) + len(tag) for tag in ("</parameter>", "</arg_value>", "</｜DSML｜parameter>") if tag in whole
-    )
+    close = whole.rfind(CLOSE[syntax]) + len(CLOSE[syntax])
     for at in range(close, len(whole)):
         (kept,) = arguments_of(whole[:at], FinishReason.LENGTH)
         assert kept.removesuffix("}") == '{"path":"a.txt","content":"hello"'

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tables import each
-from text_calls import TAGGED, WRITERS, read_text
+from text_calls import CLOSE, TAGGED, WRITERS, read_text
 from thoroughness import examples
 from turnwise.vocab import FinishReason, calls_of
 
@@ -26,13 +26,6 @@ for syntax in ("dsml", "dsml v4"):
         tuple([f"<｜DSML｜parameter {one}>" for one in _DSML]),
     )
 WRONG = [(name, wrong) for name, (_, looks) in LOOKS.items() for wrong in looks]
-CLOSE = {
-    "qwen3-coder": "</parameter>",
-    "glm": "</arg_value>",
-    "minimax": "</parameter>",
-    "dsml": "</｜DSML｜parameter>",
-    "dsml v4": "</｜DSML｜parameter>",
-}
 
 
 @pytest.mark.costly

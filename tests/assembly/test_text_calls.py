@@ -180,9 +180,9 @@ def test_a_block_that_was_said_before_is_text(syntax: str) -> None:
         *[Message("tool", (ToolResult(call_id="1", name="read", content=(Text(one),)),)) for one in results],
         Message("tool", (ToolResult(call_id="1", name="read", content=(file,)),)),
     ):
-        found = read_text(f"It says {block} there.", earlier=[said])
-        assert (found.calls, found.states, found.text) == ([], [], f"It says {block} there.")
-        assert read_text(list(f"It says {block} there."), earlier=[said]).outcome == found.outcome
+        found = read_text(f"It says: {block}\nThere.", earlier=[said])
+        assert (found.calls, found.states, found.text) == ([], [], f"It says: {block}\nThere.")
+        assert read_text(list(f"It says: {block}\nThere."), earlier=[said]).outcome == found.outcome
 
 
 @each_syntax

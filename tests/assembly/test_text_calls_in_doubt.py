@@ -12,13 +12,8 @@ from thoroughness import examples
 from turnwise.assembly.text_calls.frames import CallFinder
 from turnwise.vocab import FinishReason, Message, PartDone, Text, TextDelta, calls_of
 
-CLOSES = {
-    "qwen3-coder": "\n</parameter>\n</function>\n</tool_call>",
-    "glm": "</arg_value>\n</tool_call>",
-    "minimax": "</parameter>\n</invoke>\n</minimax:tool_call>",
-    "dsml": "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
-    "dsml v4": "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
-}
+# All that stands behind a value, by syntax.
+CLOSES = {name: WRITERS[name]([("read", {"path": "@"})]).partition("@")[2] for name in TAGGED}
 each_tagged = pytest.mark.parametrize("syntax", sorted(TAGGED))
 pieces_of_prose = st.sampled_from(
     (
@@ -200,12 +195,12 @@ LAST = frozenset({"llama"})  # its calls are the rest of the message
 @each(
     ("before", "after"),
     [
-        ("I could ", " but need not.\n</think>\n\nIt is 4."),
+        ("I could: ", " but need not.\n</think>\n\nIt is 4."),
         ("", "\n</think>\n\nIt is 4."),
-        ("Well. <think>I could ", " but need not.</think> It is 4."),
-        ("Well. <think>I could ", " but need not.</think> It is 4 <think>indeed</think>."),
-        ("I could ", " or <think>not</think>. [/THINK] It is 4."),
-        ("<think>It says </think>, so I could ", " but need not.\n</think>\n\nIt is 4."),
+        ("Well. <think>I could: ", " but need not.</think> It is 4."),
+        ("Well. <think>I could: ", " but need not.</think> It is 4 <think>indeed</think>."),
+        ("I could: ", " or <think>not</think>. [/THINK] It is 4."),
+        ("<think>It says </think>, so I could: ", " but need not.\n</think>\n\nIt is 4."),
     ],
 )
 def test_a_call_before_a_lone_end_of_reasoning_does_not_run(syntax: str, before: str, after: str) -> None:
@@ -241,7 +236,7 @@ def test_a_call_outside_of_reasoning_runs(syntax: str, before: str, after: str) 
 def test_a_text_that_is_said_again_as_a_whole_keeps_its_doubts() -> None:
     """Proves: only the calls before the closing mark are in doubt, in pieces and in the whole text after them."""
     call = WRITERS["hermes"]([("read", {"path": "a"})])
-    text = f"I could {call} but need not.\n</think>\n\nNow: {call} and wait."
+    text = f"I could: {call} but need not.\n</think>\n\nNow: {call} and wait."
     for cut in range(0, len(text), 7):
         found = read_text(text[:cut], after=[TextDelta(text[cut:], "text"), PartDone("text", Text(text))])
         assert (found.calls, found.states) == ([("read", {"path": "a"})], ["invalid", "complete"])

@@ -105,7 +105,7 @@ def test_a_call_in_another_channel_runs(before: str, header: str) -> None:
     [
         (f"I could {HERMES}<|end|>{START}{FINAL}Done", ["invalid"], "I could Done"),
         (f"I could {HERMES}<|end|>\nDone", ["invalid"], "I could <|end|>\nDone"),
-        (f"analysisI could {HERMES} but.assistantfinalDone", ["invalid"], "analysisI could  but.assistantfinalDone"),
+        (f"analysisI could: {HERMES} but.assistantfinalDone", ["invalid"], "analysisI could:  but.assistantfinalDone"),
         (f"<|start|>functions.read to=assistant{COMMENTARY}{HERMES}<|end|>{START}{FINAL}Done", [], "Done"),
         (f"<|start|>user<|message|>Do {HERMES}<|end|>{START}{FINAL}Done", [], "Done"),
         (f"{COMMENTARY}Pre {HERMES}<|end|>{START}{FINAL}Done", ["complete"], "Pre Done"),
@@ -252,7 +252,7 @@ def test_pieces_change_nothing_of_where_a_call_stands(parts: Sequence[str], cuts
 def test_a_call_behind_tags_runs_or_is_told_or_stands_in_what_is_closed(parts: Sequence[str]) -> None:
     """Proves: no tag makes a call vanish: outside of code it runs, is told, or its tag is closed behind it."""
     text = "".join([part for part in parts if "`" not in part])
-    found = read_text(f"So {text} {HERMES} so")
+    found = read_text(f"So {text}: {HERMES} so")
     assert found.states in (["complete"], ["invalid"])
     opened = {mark: text.count(mark) for mark in ("<pre>", "<code>", "<!--", "<think>")}
     if not any(opened.values()):
@@ -320,7 +320,7 @@ def test_reasoning_between_two_texts_ends_no_code() -> None:
     ("frames", "states"),
     [
         ((("0", "Ex:\n"), ("1", "Now: "), ("0", "```\n"), ("1", HERMES)), ["invalid"]),
-        ((("0", "Well "), ("1", "so "), ("0", "<think>"), ("1", f"{HERMES} x")), ["invalid"]),
+        ((("0", "Well "), ("1", "so: "), ("0", "<think>"), ("1", f"{HERMES} x")), ["invalid"]),
         ((("0", f"I could {HERMES}"), ("1", "more "), ("0", "</think>")), ["invalid"]),
         ((("0", "I "), ("1", "x </think> "), ("0", HERMES)), ["invalid"]),
         ((("0", "Ex:\n"), ("1", "Now: "), ("0", "more\n"), ("1", HERMES)), ["complete"]),

@@ -13,6 +13,7 @@ from flat_agents import flat_agent
 from turnwise import MaxSteps, RunResult, StopReason
 from turnwise.rules.answer_room import CALL_NOT_READ_AGAIN
 from turnwise.testing.scripted_model import Reply, ScriptedTransport
+from turnwise.turn.outcomes import CALL_LEFT_OVER
 
 ERROR = {
     "message": "Failed to call a function. See 'failed_generation' for more details.",
@@ -70,3 +71,14 @@ async def test_unread_calls_end_within_the_limits() -> None:
     assert (result.text, result.complete, len(asked)) == ("I read it.", False, 2)
     result, asked = await run(REFUSED, ANSWER, limits=MaxSteps(1))
     assert (result.text, len(asked)) == ("fine", 2)
+
+
+async def test_markup_of_a_call_is_never_a_complete_answer() -> None:
+    """Proves: a call in the text of a tool that is not on offer is told, and asked for again; the second time the answer says
+    why it is not complete."""
+    markup = '<tool_call>\n{"name": "nope", "arguments": {}}\n</tool_call>'
+    left = streamed(choice(content=markup), choice("stop"), "[DONE]")
+    result, asked = await run(left, ANSWER, recovery={"calls_in_text": "on"})
+    assert (result.text, result.complete, len(asked)) == ("fine", True, 2)
+    result, asked = await run(left, left, recovery={"calls_in_text": "on"})
+    assert (result.complete, result.why_incomplete, len(asked)) == (False, CALL_LEFT_OVER, 2)

@@ -136,6 +136,10 @@ class CallSeeker(Protocol):
 
     def finish(self, *, is_closed: bool = False) -> list[Frame]: ...
 
+    def settled(self, response: Response, /) -> Response:
+        """The whole response, with what only its end can tell of its texts."""
+        ...
+
 
 class ResponseReader:
     """Feed the bytes of a streamed response as they come; `finish()` is the whole.
@@ -236,6 +240,8 @@ class ResponseReader:
         """The whole response; `flush` first if you want to see its last frames."""
         self.flush()
         response = self._assembler.finish()
+        if self._in_text is not None:
+            response = self._in_text.settled(response)
         if self._own_names:
             response = response_with_names(response, self._own_names)
         if response.is_closed and self._decoder.expects_more():
@@ -327,7 +333,8 @@ def read_body(
     if own_names:
         frames = frames_with_names(frames, own_names)
     healed = assembler.receive_all(frames)
-    return assembler.finish(), healed
+    response = assembler.finish()
+    return response if in_text is None else in_text.settled(response), healed
 
 
 def _most_bytes(body: bytes, *, limits: Limits) -> int:

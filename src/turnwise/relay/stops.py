@@ -208,6 +208,9 @@ class VisibleText:
         ends = [one for one in last if isinstance(one, BlockEnded | PartDone) and one.block in self._given]
         return [*found, *ends]
 
+    def settled(self, response: Response) -> Response:
+        return response if self._calls is None else self._calls.settled(response)
+
     def _cut(self, frames: list[Frame]) -> list[Frame]:
         found = self._cutter.take(frames)
         self._given |= {frame.block for frame in found if isinstance(frame, ToolCallDelta)}

@@ -12,6 +12,7 @@ from turnwise.turn.call_sorting import FromResponse
 from turnwise.turn.events import CheckOutput, Event, OutputChecked
 from turnwise.turn.fault_counts import Tally
 from turnwise.turn.outcomes import (
+    CALL_LEFT_OVER,
     LOST_A_PIECE,
     MADE_TO_ANSWER,
     NO_OUTPUT,
@@ -39,19 +40,21 @@ from turnwise.turn.request_plan import as_last
 from turnwise.turn.settled_response import Reading, recorded
 from turnwise.turn.turn_state import Appended, Change, Known, PauseSettled, Repaired, Replaced, affords_step, mended
 from turnwise.turn.verdicts import Barred
-from turnwise.vocab import FinishReason, ProviderItem, StopReason, Text
+from turnwise.vocab import CALL_NOT_READ, FinishReason, ProviderItem, StopReason, Text
 from turnwise.vocab.hidden_characters import says_something
 
 
 # The answer: the output schema judges it, and the type behind the schema. It is accepted, or the model is asked again.
 class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """An answer that came with `finish`. `partial`: the model was made to answer. If the answer `lost` a piece on the way, it is
-    not an output, and the model could not correct that. `json` fits the schema, and the type behind it is about to check it."""
+    not an output, and the model could not correct that. `is_markup`: it holds a call that could not be read. `json` fits the
+    schema, and the type behind it is about to check it."""
 
     text: str
     finish: FinishReason
     partial: bool
     lost: bool
+    is_markup: bool = False
     json: str = ""
 
     def go(self, known: Known) -> Move:
@@ -59,7 +62,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
             return self._accept(known, output=None, lacks=LOST_A_PIECE)
         wanted = None if known.asking is None else known.asking.output
         if wanted is None:
-            return self._accept(known, output=None, lacks=UNFINISHED.get(self.finish, ""))
+            lacks = CALL_LEFT_OVER if self.is_markup else ""
+            return self._accept(known, output=None, lacks=UNFINISHED.get(self.finish, lacks))
         verdict = judge_output(self.text, output=wanted, finish=self.finish)
         if isinstance(verdict, OutputFits):
             changes = (Repaired(verdict.repairs),)
@@ -129,7 +133,13 @@ def follows(found: Reading, *, known: Known, barred: tuple[Barred, ...], gave_up
             source = FromResponse(adopted=adopted, response=response, asking=found.asking, barred=barred)
             return Follows(BeginCalls(source), (Appended(adopted.message),))
         case "said":
-            answer = Answer(text=found.text, finish=response.finish, partial=found.asking.partial, lost=found.lost)
+            answer = Answer(
+                text=found.text,
+                finish=response.finish,
+                partial=found.asking.partial,
+                lost=found.lost,
+                is_markup=any(one.kind == CALL_NOT_READ for one in response.repairs),
+            )
             return Follows(Begin(answer), recorded(adopted, calls_answer=NOT_RUN_LAST_STEP))
         case "faulted":
             assert response.fault is not None

@@ -309,6 +309,7 @@ UNFINISHED = {
     FinishReason.PAUSE: "the provider paused in the middle of the answer",
 }
 LOST_A_PIECE = "a piece of the answer was lost on the way"
+CALL_LEFT_OVER = "the answer holds a tool call that could not be read"
 NO_OUTPUT = "the answer does not fit the output type"
 NOT_ITS_OWN = "the model gave no answer of its own"
 MADE_TO_ANSWER = "the model was made to answer before it had done its work"

@@ -148,7 +148,12 @@ _NAMED = re.compile(
 _MAY_BE_A_NAME = re.compile(rf"""\s*["'`]?(?:{NAME.pattern})?\s*\Z""")
 _BEHIND_NAMES = ".:/-"  # marks that a name may hold, and that end the word there
 # Between these marks stands nothing but calls.
-_ONLY_CALLS = frozenset({"dsml", "minimax", "kimi", "deepseek", "lfm", "pythonic"})
+_ONLY_CALLS = frozenset(
+    [
+        *("dsml", "minimax", "kimi", "deepseek", "lfm", "pythonic", "step", "xtml", "gemma", "granite", "nemotron"),
+        *("command", "apertus", "internlm", "longcat", "seed"),
+    ]
+)
 
 
 def told_of(text: str, *, found: BlockReading, syntax: Syntax, tools: OfferedTools) -> BlockReading | None:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from turnwise.assembly.text_calls import tags
+from turnwise.assembly.text_calls.code import CodeTracker
+from turnwise.assembly.text_calls.tagged_calls import DSML, DSML_SPACED, INVOKE, STEP, XTML, Elements
 
 WITHIN_REASONING = (
     "it stands in reasoning, whose closing mark comes behind it; call tools only outside of your reasoning"
@@ -26,24 +28,42 @@ CUT_BEHIND = "the response was cut in the words behind it, which may be the rest
 CLOSED_BY_A_VALUE = "a value in it holds the marks that close it"
 
 # What a value between tags may be, as far as nothing in it looks like a tag.
-_VALUE = r"(?:[^<]|<(?!/?(?:tool_call|function|parameter|arg_key|arg_value|invoke|minimax:|｜DSML｜)))*+"
+_VALUE = (
+    r"(?:[^<]|<(?!/?(?:tool_call|function|parameter|arg_key|arg_value|invoke|minimax:|｜DSML｜|longcat_|seed:|steptml:"
+    r"|｜tool_call|\|open\||\|close\|)))*+"
+)
 
 
-def _invokes(outer: str, *, prefix: str = "") -> str:
-    parameter = rf"\s*<{prefix}parameter [^>\n]*>{_VALUE}</{prefix}parameter>"
-    return rf"<{outer}>(?:\s*<{prefix}invoke [^>\n]*>(?:{parameter})*\s*</{prefix}invoke>)+\s*</{outer}>"
+def _elements(outer: str, end: str = "", *, written: Elements = INVOKE) -> str:
+    opens, shuts, end_of_tag = map(re.escape, (written.opens, written.shuts, written.head_end))
+    rest = rf" [^>\n]*?{end_of_tag}"
+    parameter = rf"\s*{opens}{written.parameter}{rest}{_VALUE}{re.escape(written.tags.close)}"
+    call = rf"{opens}{written.call}{rest}(?:{parameter})*\s*{shuts}{written.call}{end_of_tag}"
+    around = rf"\s*{re.escape(written.before)}{call}\s*{re.escape(written.after)}"
+    return rf"{outer}(?:{around})+\s*{end or outer.replace('<', '</', 1)}"
 
 
+def _pairs(prefix: str = "") -> str:
+    pair = rf"<{prefix}arg_key>{_VALUE}</{prefix}arg_key>\s*<{prefix}arg_value>{_VALUE}</{prefix}arg_value>\s*"
+    return rf"<{prefix}tool_call>\s*[^\s<{{]+\s*(?:{pair})*</{prefix}tool_call>"
+
+
+_FUNCTION = rf"<function=[^>\n]*>(?:\s*<parameter=[^>\n]*>{_VALUE}</parameter>)*\s*</function>"
 # Blocks that are whole whatever tool they name.
 _WHOLE = re.compile(
     "|".join(
         [
-            rf"(?:<tool_call>\s*)?<function=[^>\n]*>(?:\s*<parameter=[^>\n]*>{_VALUE}</parameter>)*\s*</function>"
-            r"(?:\s*</tool_call>)?",
-            rf"<tool_call>\s*[^\s<{{]+\s*(?:<arg_key>{_VALUE}</arg_key>\s*<arg_value>{_VALUE}</arg_value>\s*)*</tool_call>",
+            rf"(?:<tool_call>\s*)?{_FUNCTION}(?:\s*</tool_call>)?",
+            rf"<seed:tool_call>\s*{_FUNCTION}\s*</seed:tool_call>",
             rf"<tool_call>\s*\{{{_VALUE}</tool_call>",
-            _invokes("minimax:tool_call"),
-            _invokes("｜DSML｜(?:function|tool)_calls", prefix="｜DSML｜"),
+            *(_pairs(), _pairs("longcat_")),
+            *(_elements("<minimax:tool_call>"), _elements("<function_calls>")),
+            _elements("<｜DSML｜(?:function|tool)_calls>", written=DSML),
+            _elements("<｜DSML｜ calls>", written=DSML_SPACED),
+            _elements("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>", written=STEP),
+            _elements(r"<\|open\|>tools<\|sep\|>", r"<\|close\|>tools<\|sep\|>", written=XTML),
+            r'<\|tool_call>call:[^\s{]+\{(?:[^<]|<\|"\|>)*+<tool_call\|>',
+            r"<start_function_call>call:[^\s{]+\{(?:[^<]|<escape>)*+<end_function_call>",
         ]
     )
 )
@@ -72,7 +92,7 @@ class _Said(msgspec.Struct, frozen=True):
 class Aftermath:
     """A text's calls and all that comes behind the first one, in order. `is_watched`: there may be calls in a text before."""
 
-    __slots__ = ("_calls", "_closing", "_failed", "_pieces", "_said", "is_watched")
+    __slots__ = ("_calls", "_closing", "_failed", "_markup", "_pieces", "_said", "is_watched")
 
     def __init__(self, *, is_watched: bool = False) -> None:
         self._calls = 0
@@ -81,6 +101,7 @@ class Aftermath:
         self._failed: list[str] = []  # blocks behind it that are no whole calls
         self._said: list[_Said] = []  # the same behind the calls before it
         self.is_watched = is_watched  # words have to be told
+        self._markup: tuple[str, ...] | None = None  # the marks that end a block of calls which is words now
 
     def add_calls(self, count: int, *, closing: Sequence[str]) -> None:
         """So many calls were read; `closing` are the marks that a value in them may have taken for its own."""
@@ -88,6 +109,17 @@ class Aftermath:
         self._calls += count
         self._closing |= frozenset(closing)
         self.is_watched = True
+
+    def add_markup(self, ends: tuple[str, ...]) -> None:
+        """A block that looks like calls is words. Nobody but a reader of markup can use it if nothing follows."""
+        self._end_words()
+        self._markup, self.is_watched = ends, True
+
+    @property
+    def ends_in_markup(self) -> bool:
+        """Whether the text ends with such a block."""
+        words = "".join(self._pieces).rstrip()
+        return self._markup is not None and not self._failed and (not words or words.endswith(self._markup))
 
     def add_words(self, text: str) -> None:
         if self.is_watched:
@@ -162,6 +194,29 @@ def _ends_reasoning(text: str) -> bool:
             return True
         depths[tag.name] = depth - 1 if tag.is_closing else depth + 1
     return False
+
+
+# Templates put only these opening marks into the prompt: Qwen3, DeepSeek and GLM; Magistral; Seed-OSS; Command A; Kimi K3.
+_LONE = ("</think>", "[/THINK]", "</seed:think>", "<|END_THINKING|>", "<|close|>think<|sep|>")
+_BEFORE_A_MENTION = frozenset(" \t\"'`(“‘«")
+_BEHIND_A_MENTION = frozenset(" \t\"'`.,;:!?)…”’»")
+
+
+def split_at_lone_mark(text: str) -> tuple[str, str] | None:
+    """The reasoning that a text begins with, if the mark that closes it has no opening one, and the words behind; None where the
+    mark is code, or what the words are about."""
+    ends = [(at, mark) for mark in _LONE if (at := text.find(mark)) >= 0]
+    if not ends:
+        return None
+    at, mark = min(ends)
+    before, behind = text[:at], text[at + len(mark) :]
+    if before[-1:] in _BEFORE_A_MENTION or behind[:1] in _BEHIND_A_MENTION:
+        return None
+    if not _ends_reasoning(before + mark):
+        return None
+    code = CodeTracker()
+    code.feed(before)
+    return None if code.is_in_code() else (tags.without_breaks(before).lstrip("\n"), behind.lstrip("\n"))
 
 
 def _holds_closing(text: str, *, marks: frozenset[str]) -> bool:

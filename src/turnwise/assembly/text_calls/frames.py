@@ -17,7 +17,7 @@ from turnwise.assembly.json_text import Truncated, classify
 from turnwise.assembly.text_calls import tags as endings
 from turnwise.assembly.text_calls.block_cursor import Made, Meant, ReadCall, Say, TextEvent, Think, Unmade, words_of
 from turnwise.assembly.text_calls.code import MOST_UNSEEN
-from turnwise.assembly.text_calls.following_text import TEXTS_MIXED, doubts_of
+from turnwise.assembly.text_calls.following_text import TEXTS_MIXED, doubts_of, split_at_lone_mark
 from turnwise.assembly.text_calls.quotations import Quotations
 from turnwise.assembly.text_calls.syntaxes import MARKS
 from turnwise.assembly.text_calls.text_reader import TextReader
@@ -25,6 +25,7 @@ from turnwise.assembly.text_calls.values import OfferedTools
 from turnwise.vocab import (
     BESIDE_OWN_CALLS,
     CALL_NOT_MADE,
+    CALL_NOT_READ,
     NO_FINISH_REASON,
     WRITTEN_WRONGLY,
     ArgumentsState,
@@ -45,6 +46,7 @@ from turnwise.vocab import (
     Refusal,
     RefusalDelta,
     Repair,
+    Response,
     Started,
     Text,
     TextDelta,
@@ -287,6 +289,18 @@ class CallFinder:
                 given.append(Mended(Repair(CALL_NOT_MADE, where, what)))
         return given
 
+    def settled(self, response: Response) -> Response:
+        """The whole response, where its text begins with the end of reasoning whose opening mark stands in the prompt: what
+        watchers were shown stays, and the response holds reasoning and answer apart."""
+        parts = response.message.parts
+        first = parts[0] if parts else None
+        if type(first) is not Text or first.citations or (halves := split_at_lone_mark(first.text)) is None:
+            return response
+        thought, words = halves
+        kept = [msgspec.structs.replace(first, text=words)] if words else []
+        parts = (*([Reasoning(thought)] if thought else []), *kept, *parts[1:])
+        return msgspec.structs.replace(response, message=msgspec.structs.replace(response.message, parts=parts))
+
     def _finish_texts(self, given: list[Frame], *, by_itself: bool) -> None:
         """All texts are over: what waited for that, in their order, and then what they say about the calls before."""
         self._pass_over_unread()
@@ -300,6 +314,8 @@ class CallFinder:
                 self._end_final(block, final, reader.finish(by_itself=by_itself, is_alone=is_alone), given)
         if by_itself:
             self._give(readers[-1].unclosed(), self._last, given)
+            if not self._count and readers[-1].aftermath.ends_in_markup:
+                given.append(Mended(Repair(CALL_NOT_READ, "text", "the answer ends with the markup of a call")))
         if self._given:
             doubts = doubts_of([reader.aftermath for reader in readers], is_cut=not by_itself)
             is_mixed = False

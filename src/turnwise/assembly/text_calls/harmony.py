@@ -24,6 +24,9 @@ END_OF_REASONING = Closing(
     ends=("<|end|>", "<|return|>"),
     follows=("<|start|>assistant", "<|channel|>final", "<|channel|>commentary<|message|>"),
 )
+# How a message begins whose `<|start|>assistant` stands in the prompt.
+RECIPIENT = re.compile(r"to=functions\.[A-Za-z0-9_.-]{1,64}\s?<\|channel\|>")
+_RECIPIENT_BEGUN = re.compile(r"to=functions\.[A-Za-z0-9_.-]{0,64}\s?(<[^<]*)?")
 _CHANNELS = ("analysis", "commentary", "final")
 _MOST = 200  # characters of a header
 _ROLE_NAME = re.compile(r"[A-Za-z][\w.:/-]*")
@@ -33,6 +36,14 @@ _TO = re.compile(r"(?:^|(?<=[\s>]))to=(?:functions\.)?([A-Za-z0-9_.-]+)")
 _CONSTRAIN = re.compile(r"<\|constrain\|>\s*[A-Za-z]*")
 _PIECE = re.compile(r"\s*(<\|(?:start|channel|constrain)\|>|[^\s<]+)")
 _MARKS = (START, CHANNEL, MESSAGE, "<|constrain|>")
+
+
+def may_begin_with_recipient(text: str) -> bool:
+    """Whether such a message may begin there: more has to come."""
+    if len(text) < len("to=functions."):
+        return bool(text) and "to=functions.".startswith(text)
+    found = _RECIPIENT_BEGUN.fullmatch(text)
+    return found is not None and CHANNEL.startswith(found.group(1) or "")
 
 
 class Header(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ _BESIDE = frozenset({"id", "type", "index", "call_id", "tool_call_id"})
 _FUNCTION = re.compile(r"([^>\n]{1,128})>\s*(?=\{)")
 # The beginning of an object that names its tool first, as all templates write it.
 _NAMED = re.compile(
-    r"""\{\s*(["'])name\1\s*:\s*\1(?P<name>[^"'\\]*)\1(?:\s*,\s*\1(?:arguments|parameters)\1\s*:\s*)?"""
+    r"""\{\s*(["'])(?:tool_call_id\1\s*:\s*\1[^"'\\]*\1\s*,\s*\1tool_)?name\1\s*:\s*\1(?P<name>[^"'\\]*)\1(?:\s*,\s*\1(?:arguments|parameters)\1\s*:\s*)?"""
 )
 # What may stand between Mistral's marker and the arguments, though it is wrong.
 _HEAD = re.compile(r"[^\n{<]{0,140}?\[ARGS\]\s*(?=\{)")
@@ -68,7 +68,7 @@ def function_tag(cursor: Cursor) -> None:
     cursor.expects("</function>", is_enough=True)
 
 
-def hermes(cursor: Cursor) -> None:
+def hermes(cursor: Cursor, *, outer: str = "tool_call") -> None:
     """One object, or several in one block (Ollama's own template writes them so). What is no JSON may be a Python dict.
 
     Source: Hermes-Function-Calling `utils.py`, which reads with `json.loads`, and with `ast.literal_eval` where that fails.
@@ -76,15 +76,69 @@ def hermes(cursor: Cursor) -> None:
     while True:
         object_call(cursor, or_python=True)
         cursor.space()
-        if cursor.takes("</tool_call>", is_enough=True):
+        if cursor.takes(f"</{outer}>", is_enough=True):
             return
         if cursor.peek() == "<":
-            if cursor.takes("<tool_call>", is_enough=True):  # the next one begins, and this one was not closed
-                cursor.at -= len("<tool_call>")
+            if cursor.takes(f"<{outer}>", is_enough=True):  # the next one begins, and this one was not closed
+                cursor.at -= len(f"<{outer}>")
                 return
-            raise Wrong("`</tool_call>` was expected")
+            raise Wrong(f"`</{outer}>` was expected")
         if cursor.peek() != "{":
-            raise Wrong("`</tool_call>` was expected")
+            raise Wrong(f"`</{outer}>` was expected")
+
+
+def longcat(cursor: Cursor) -> None:
+    """Behind `<longcat_tool_call>`: as Hermes or as GLM writes, with that prefix.
+
+    Sources: vLLM `longcat_tool_parser.py`; texts of LongCat-Flash in public reports.
+    """
+    cursor.space()
+    if cursor.peek() == "{":
+        cursor.syntax = "hermes"
+        hermes(cursor, outer="longcat_tool_call")
+    else:
+        tagged_calls.glm(cursor, prefix="longcat_", tags=tagged_calls.LONGCAT)
+
+
+def objects(cursor: Cursor, *, ends: tuple[str, ...], is_keyed: bool = False) -> None:
+    """A list of objects or several of them, up to a mark; `is_keyed`: an object is a name and its arguments.
+
+    Sources: the chat templates of Granite 3, Phi-4-mini, Nemotron Nano v2, Command R7B, Apertus, Apriel and MiniMax-M1; vLLM
+    `granite_tool_parser.py`, `hunyuan_a13b_tool_parser.py`, `jamba_tool_parser.py` and `internlm2_tool_parser.py`.
+    """
+    cursor.space()
+    if cursor.peek() == "[":
+        list_of_calls(cursor, is_keyed=is_keyed)
+    else:
+        while cursor.peek() == "{":
+            object_call(cursor)
+            cursor.space()
+            if cursor.is_at_end:
+                raise Beyond(is_enough=True)
+    cursor.space()
+    if not cursor.takes_one_of(*ends, is_enough=True):
+        raise Wrong(f"`{ends[0]}` was expected")
+
+
+def function_calls(cursor: Cursor) -> None:
+    """Behind `<function_calls>`: Python calls, one a line, a list of objects, or `<invoke name=..>`.
+
+    Sources: OLMo 3's chat template and vLLM `olmo3_tool_parser.py` (lines); the prompts of Anthropic's first tools (`<invoke`).
+    """
+    end = "</function_calls>"
+    cursor.space()
+    first = cursor.peek()
+    if first == "<":
+        cursor.syntax = "function_calls"
+        tagged_calls.invokes(cursor, written=tagged_calls.INVOKE, end=end)
+        return
+    cursor.syntax = "olmo"
+    if first in "[{":
+        objects(cursor, ends=(end,))
+        return
+    while not cursor.calls or not cursor.takes(end, is_enough=True):
+        pythonic.call(cursor)
+        cursor.space()
 
 
 def mistral(cursor: Cursor) -> None:
@@ -247,9 +301,9 @@ def bare(cursor: Cursor) -> None:
 # pieces
 
 
-def object_call(cursor: Cursor, *, strict: bool = False, or_python: bool = False) -> None:
+def object_call(cursor: Cursor, *, strict: bool = False, or_python: bool = False, is_keyed: bool = False) -> None:
     """`{"name": .., "arguments": {..}}`, or `parameters`; `strict`: and no other member but `id` and `type`; `or_python`: it may
-    be a dict of Python."""
+    be a dict of Python; `is_keyed`: it is `{NAME: {..}}`."""
     start = cursor.at
     try:
         text = cursor.json_value()
@@ -261,6 +315,13 @@ def object_call(cursor: Cursor, *, strict: bool = False, or_python: bool = False
             _name_call(cursor, start)
             raise
         text = _python_object(cursor, start, wrong)
+    if is_keyed:
+        _refuse_doubled(text)
+        members = _members_of(msgspec.Raw(text.encode()))
+        if len(members) != 1:
+            raise Wrong("the object names no tool")
+        name, given = next(iter(members.items()))
+        text = msgspec.json.encode({"name": name, "arguments": given}).decode()
     _take_object(cursor, text, strict=strict)
 
 
@@ -295,13 +356,13 @@ def _python_object(cursor: Cursor, start: int, wrong: Wrong) -> str:
     raise wrong
 
 
-def list_of_calls(cursor: Cursor, *, strict: bool = False) -> None:
+def list_of_calls(cursor: Cursor, *, strict: bool = False, is_keyed: bool = False) -> None:
     cursor.expects("[")
     cursor.space()
     while not cursor.takes("]"):
         if cursor.peek() != "{":
             raise Wrong("no list of calls")
-        object_call(cursor, strict=strict)
+        object_call(cursor, strict=strict, is_keyed=is_keyed)
         cursor.space()
         if cursor.peek() != "]":
             cursor.expects(",")
@@ -339,7 +400,7 @@ def _take_object(cursor: Cursor, text: str, *, strict: bool) -> None:
         _refuse_unknown(members.keys() - {"function"})
         _take_object(cursor, bytes(nested).decode(), strict=strict)
         return
-    name = _string(members.pop("name", None) or members.pop("function", None))
+    name = _string(members.pop("name", None) or members.pop("function", None) or members.pop("tool_name", None))
     if name is None:
         raise Wrong("the object names no tool")
     cursor.begin_call(name)

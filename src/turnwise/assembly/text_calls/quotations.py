@@ -37,6 +37,7 @@ _LINE_ENDS = re.compile(r"[\r\n]+")
 BREAKS = (None, _LINE_ENDS, re.compile(r"[=\\]\r?\n"), re.compile(r"\\\r?\n[ \t]+\\?"))
 _LONGEST_NAME = 64  # characters by which it is looked for
 _NO_LETTERS = re.compile(r"[\W\d]+")
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]")
 _MARKUP = re.compile(r"\x1b\[[0-9;:]*[A-Za-z]|(?:<|&lt;|\\u003c)[^<>&\\]{0,200}(?:>|&gt;|\\u003e)")
 _SHORT = 20_000  # characters that are read whatever stands in them
 _MOST_PAGES = 2  # in which a block goes on
@@ -111,6 +112,8 @@ class _Part:
 
 def _letters_of(text: str) -> Iterator[str]:
     yield _NO_LETTERS.sub("", text)
+    if "\x1b" in text:  # a mark that they part is no tag
+        yield _NO_LETTERS.sub("", _COLOURS.sub("", text))
     if "<" in text or "&lt;" in text or "\x1b" in text or "\\u003c" in text:
         yield _NO_LETTERS.sub("", _MARKUP.sub("", text))
     if hidden := hidden_parts(text):

@@ -12,7 +12,7 @@ import msgspec
 
 from turnwise.assembly.text_calls.block_cursor import BlockReading, ReadCall, read
 from turnwise.assembly.text_calls.comparison import BARRIER, tokens_of, without_escapes
-from turnwise.assembly.text_calls.syntaxes import BY_MARKER, MARKERS, Syntax
+from turnwise.assembly.text_calls.syntaxes import BY_MARKER, CLOSING, MARKERS, Syntax
 from turnwise.assembly.text_calls.values import OfferedTools
 
 # A call as a tool shows it, with something of the tool's own between its lines, read as it was written.
@@ -36,6 +36,8 @@ _MOST_KINDS = 4  # ways in which one tool parts lines
 _PIECES = re.compile(r"\d+|[ \t\r]*\n\s*|[ \t\r]+|[^\d\s]+")
 _BLANKS = r"[ \t\r]{0,200}"  # of a row of many blanks no more are read at each of them
 _SEEN = "\x1e"
+# What line breaks become in JSON: an escape, or the end of a record and the beginning of the next one.
+_OF_JSON = re.compile(r'\\n|"[ \t]*[}\]][ \t]*,[ \t]*[{\[]')
 _JSON_BEGINS = re.compile(r"[\[{](?=[ \t]*(?:\"|\{|\Z|[\r\n]))")
 
 
@@ -191,9 +193,10 @@ class QuotedCalls:
         return None
 
     def _is_as_written(self, text: str, start: int, end: int, *, is_next: bool) -> bool:
-        """Whether no tool has put anything before, between or behind its lines. One line has nothing between."""
+        """Whether no tool has put anything before, between or behind its lines. One line has nothing between, unless it is a
+        piece of JSON: where a syntax escapes nothing, its line breaks are not the value's."""
         if "\n" not in text[start:end]:
-            return True
+            return self._syntax.name not in CLOSING or _OF_JSON.search(text, start, end) is None
         line = text.rfind("\n", 0, start) + 1
         return (is_next or not text[line:start].strip(" \t")) and _LINE_ENDS.match(text, end) is not None
 

@@ -84,36 +84,100 @@ QWEN = Tags(
     ends_call="</function>",
     begins_next="<parameter=",
 )
-GLM = Tags(
-    opens=r"<arg_value>",
-    close="</arg_value>",
-    follows=r"<arg_key>|</tool_call>",
-    ends_call="</tool_call>",
-    begins_next="<arg_key>",
+
+
+def _pairs(prefix: str) -> Tags:
+    return Tags(
+        opens=rf"<{prefix}arg_value>",
+        close=f"</{prefix}arg_value>",
+        follows=rf"<{prefix}arg_key>|</{prefix}tool_call>",
+        ends_call=f"</{prefix}tool_call>",
+        begins_next=f"<{prefix}arg_key>",
+    )
+
+
+GLM, LONGCAT = _pairs(""), _pairs("longcat_")
+
+
+class Elements:
+    """How a syntax writes calls as elements with attributes: `opens` and `shuts` stand around an element's name."""
+
+    __slots__ = (
+        "after",
+        "before",
+        "call",
+        "head_end",
+        "key",
+        "opens",
+        "parameter",
+        "shuts",
+        "tags",
+        "tool",
+        "unescapes",
+    )
+
+    def __init__(
+        self,
+        *,
+        opens: str = "<",
+        shuts: str = "</",
+        head_end: str = ">",
+        call: str = "invoke",
+        parameter: str = "parameter",
+        tool: str = "name",
+        key: str = "name",
+        before: str = "",
+        after: str = "",
+        unescapes: bool = False,
+    ) -> None:
+        self.opens, self.shuts, self.head_end = opens, shuts, head_end
+        self.call, self.parameter, self.tool, self.key = call, parameter, tool, key
+        self.before, self.after = before, after  # what stands around each call besides
+        self.unescapes = unescapes  # attributes hold `&amp;` and `&quot;`
+        next_one, end = f"{opens}{parameter} {key}=", f"{shuts}{call}{head_end}"
+        rest = r"[^>\n]{1,160}>" if head_end == ">" else rf"[^\n]{{1,160}}?{re.escape(head_end)}"
+        self.tags = Tags(
+            opens=re.escape(next_one) + rest,
+            close=f"{shuts}{parameter}{head_end}",
+            follows=f"{re.escape(next_one)}|{re.escape(end)}",
+            ends_call=end,
+            begins_next=next_one,
+        )
+
+    def closing(self, *ends: str) -> tuple[str, ...]:
+        """The marks that a value leaves behind which closes its own call."""
+        return (*ends, f"{self.shuts}{self.call}{self.head_end}", self.tags.close)
+
+
+INVOKE = Elements()
+DSML = Elements(opens="<｜DSML｜", shuts="</｜DSML｜")
+DSML_SPACED = Elements(opens="<｜DSML｜ ", shuts="</｜DSML｜ ")
+STEP = Elements(
+    opens="<steptml:",
+    shuts="</steptml:",
+    before="<｜tool_call_begin｜>function<｜tool_sep｜>",
+    after="<｜tool_call_end｜>",
 )
-INVOKE = Tags(
-    opens=r"<parameter name=[^>\n]{1,128}>",
-    close="</parameter>",
-    follows=r"<parameter name=|</invoke>",
-    ends_call="</invoke>",
-    begins_next="<parameter name=",
-)
-DSML = Tags(
-    opens=r"<｜DSML｜parameter name=[^>\n]{1,160}>",
-    close="</｜DSML｜parameter>",
-    follows=r"<｜DSML｜parameter name=|</｜DSML｜invoke>",
-    ends_call="</｜DSML｜invoke>",
-    begins_next="<｜DSML｜parameter name=",
+XTML = Elements(
+    opens="<|open|>",
+    shuts="<|close|>",
+    head_end="<|sep|>",
+    call="call",
+    parameter="argument",
+    tool="tool",
+    key="key",
+    unescapes=True,
 )
 
 
-def qwen_coder(cursor: Cursor, *, wrapped: bool) -> None:
+def qwen_coder(cursor: Cursor, *, wrapped: bool, end: str = "</tool_call>") -> None:
     """`<function=NAME>` with `<parameter=KEY>` and a value on lines of its own.
 
     Sources: Qwen3-Coder's chat template; vLLM `qwen3coder_tool_parser.py` (one line break at each end of a value is the
     template's; the tag `<tool_call>` may be missing).
     """
     if wrapped:
+        cursor.space()
         cursor.expects("<function=")
     cursor.begin_call(_tool_name(cursor, before=">"))
     members = cursor.begin_members()
@@ -127,17 +191,15 @@ def qwen_coder(cursor: Cursor, *, wrapped: bool) -> None:
         _add(cursor, members, key=key, value=_without_line_breaks(value))
     cursor.end_call(members.text)
     if not wrapped:
-        end = cursor.at
+        behind = cursor.at
         cursor.space()
         if cursor.is_at_end:
             raise Beyond(is_enough=True)
         if not cursor.takes("</tool_call>", is_enough=True):
-            cursor.at = end
+            cursor.at = behind
         return
     cursor.space()
-    if cursor.takes_one_of("</tool_call>", is_enough=True):
-        return
-    raise Wrong("`</tool_call>` was expected")
+    cursor.expects(end, is_enough=True)
 
 
 def qwen_coder_alone(cursor: Cursor) -> None:
@@ -145,8 +207,8 @@ def qwen_coder_alone(cursor: Cursor) -> None:
     qwen_coder(cursor, wrapped=False)
 
 
-def glm(cursor: Cursor) -> None:
-    """The tool's name, then pairs of `<arg_key>` and `<arg_value>`.
+def glm(cursor: Cursor, *, prefix: str = "", tags: Tags = GLM) -> None:
+    """The tool's name, then pairs of `<arg_key>` and `<arg_value>`, which may have a prefix.
 
     Sources: the chat templates of GLM-4.5 and GLM-4.7 (no line breaks); vLLM `glm4_moe_tool_parser.py`.
     """
@@ -154,69 +216,70 @@ def glm(cursor: Cursor) -> None:
     members = cursor.begin_members()
     while True:
         cursor.space()
-        if cursor.takes_one_of("</tool_call>"):
+        if cursor.takes_one_of(f"</{prefix}tool_call>"):
             break
-        cursor.expects("<arg_key>")
-        key = cursor.until("</arg_key>").strip()
+        cursor.expects(f"<{prefix}arg_key>")
+        key = cursor.until(f"</{prefix}arg_key>").strip()
         cursor.space()
-        cursor.expects("<arg_value>")
-        _add(cursor, members, key=key, value=_value(cursor, GLM, key=key, members=members))
+        cursor.expects(f"<{prefix}arg_value>")
+        _add(cursor, members, key=key, value=_value(cursor, tags, key=key, members=members))
     cursor.end_call(members.text)
 
 
-def minimax(cursor: Cursor) -> None:
-    """Behind `<minimax:tool_call>`: `<invoke name=..>` with `<parameter name=..>`.
-
-    Sources: MiniMax-M2's chat template and `docs/tool_calling_guide.md`; vLLM `minimax_m2_tool_parser.py`.
-    """
-    _invokes(cursor, prefix="", tags=INVOKE, end="</minimax:tool_call>")
-
-
-def dsml(cursor: Cursor) -> None:
-    """Behind `<｜DSML｜function_calls>`: the same with a prefix, and each parameter says whether it is a string.
-
-    Sources: DeepSeek-V3.2 `encoding/encoding_dsv32.py`; vLLM `deepseekv32_tool_parser.py`.
-    """
-    _invokes(cursor, prefix="｜DSML｜", tags=DSML, end="</｜DSML｜function_calls>")
-
-
-def dsml_v4(cursor: Cursor) -> None:
-    """Behind `<｜DSML｜tool_calls>`, as DeepSeek-V4 calls the same."""
-    _invokes(cursor, prefix="｜DSML｜", tags=DSML, end="</｜DSML｜tool_calls>")
-
-
 _NO_KEY = frozenset("<>\n")  # a parameter's name holds none of them; a tag that is not closed does
-_INVOKE_NAME = re.compile(r"""\bname\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 _LOOSE_NAME = re.compile(rf"""["']?(?P<name>{NAME.pattern})(?:["']|[ \t]*[,({{]|\Z)""")
-_IS_STRING = re.compile(r"""\sstring\s*=\s*["']?(true|false)""")
+# Each parameter may say whether it is a string (DSML), or its type (XTML).
+_TYPE = re.compile(r"""\s(?:string\s*=\s*["']?(?P<is_string>true|false)|type\s*=\s*"(?P<type>[a-z]+)")""")
 
 
-def _invokes(cursor: Cursor, *, prefix: str, tags: Tags, end: str) -> None:
+def invokes(cursor: Cursor, *, written: Elements, end: str) -> None:
+    """`<invoke name=..>` with `<parameter name=..>`, or elements that are written in another way.
+
+    Sources: MiniMax-M2's chat template and `docs/tool_calling_guide.md`, vLLM `minimax_m2_tool_parser.py`; DeepSeek-V3.2
+    `encoding/encoding_dsv32.py`, vLLM `deepseekv32_tool_parser.py`, SGLang's detector of V4 (`<invoke name=".."/>`); Step-3 in
+    vLLM `step3_tool_parser.py`; Kimi-K3's chat template.
+    """
     while True:
         cursor.space()
         if cursor.calls and cursor.takes(end, is_enough=True):
             return
-        cursor.expects(f"<{prefix}invoke ", is_enough=bool(cursor.calls))
-        cursor.begin_call(_named(cursor.until(">")))
+        cursor.expects(f"{written.before}{written.opens}{written.call} ", is_enough=bool(cursor.calls))
+        head = cursor.until(written.head_end)
+        cursor.begin_call(_named(head.removesuffix("/"), written.tool))
         members = cursor.begin_members()
-        while True:
+        if not head.endswith("/"):
+            _parameters(cursor, members, written)
+        if written.after:
             cursor.space()
-            if cursor.takes(f"</{prefix}invoke>"):
-                break
-            cursor.expects(f"<{prefix}parameter ")
-            head = cursor.until(">")
-            if not head.startswith("name="):
-                raise Wrong("`name` was expected at the beginning of a parameter's tag")
-            key = _named(head)
-            value = _value(cursor, tags, key=key, members=members)
-            told = _IS_STRING.search(head)
-            types = None if told is None else STRING if told.group(1) == "true" else ANY_TYPE - STRING
-            _add(cursor, members, key=key, value=value, types=types)
+            cursor.expects(written.after)
         cursor.end_call(members.text)
 
 
-def _named(head: str) -> str:
-    names = [one for found in _INVOKE_NAME.findall(head) for one in found if one]
+def _parameters(cursor: Cursor, members: Members, written: Elements) -> None:
+    """All of them, and what closes the call."""
+    while True:
+        cursor.space()
+        if cursor.takes(written.tags.close.replace(written.parameter, written.call)):
+            return
+        cursor.expects(f"{written.opens}{written.parameter} ")
+        head = cursor.until(written.head_end)
+        if not head.startswith(f"{written.key}="):
+            raise Wrong(f"`{written.key}` was expected at the beginning of a parameter's tag")
+        key = _named(head, written.key)
+        if written.unescapes:
+            key = key.replace("&quot;", '"').replace("&amp;", "&")
+        value = _value(cursor, written.tags, key=key, members=members)
+        told = _TYPE.search(head)
+        types = None
+        if told is not None:
+            is_string = told.group("is_string") == "true" or told.group("type") == "string"
+            types = STRING if is_string else ANY_TYPE - STRING
+        _add(cursor, members, key=key, value=value, types=types)
+
+
+def _named(head: str, attribute: str) -> str:
+    found = re.findall(rf"""\b{attribute}\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", head)
+    names = [one for groups in found for one in groups if one]
     if len(names) != 1:
         raise Wrong("a name was expected" if not names else "two names stand in one tag")
     return names[0].strip()

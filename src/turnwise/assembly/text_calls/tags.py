@@ -32,6 +32,7 @@ OTHERS = {
     "<|begin_of_thought|>": "<|end_of_thought|>",
     "<|inner_prefix|>": "<|inner_suffix|>",
     "<|channel>thought": "<channel|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
     "<unused94>thought": "<unused95>",
 }
 MARKS = {**{f"<{tag}>": f"</{tag}>" for tag in TAGS}, **OTHERS}
@@ -226,7 +227,8 @@ TOKENS = (
         "<|endoftext|>",
     ),
     *("</s>", "<eos>", "<end_of_turn>", "<turn|>", "<｜end▁of▁sentence｜>", "<|user|>", "<|observation|>", "[e~["),
-    *("<|END_OF_TURN_TOKEN|>", "<seed:eos>"),
+    *("<|END_OF_TURN_TOKEN|>", "<seed:eos>", "<|end_of_msg|>", "<|tool_response>", "<start_function_response>"),
+    "<|assistant_end|>",
 )
 MOST = 64  # characters of such tokens, and of blanks around them, that wait for the end of the text
 _ANY = "|".join(map(re.escape, TOKENS))

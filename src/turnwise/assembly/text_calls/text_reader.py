@@ -45,8 +45,10 @@ from turnwise.assembly.text_calls.syntaxes import (
     BEGUN_BY_A_NAME,
     BY_MARK,
     CLOSING,
+    FUNCTOOLS,
     MARKS,
     MAX_BLOCKS,
+    RECIPIENT,
     Syntax,
     held_from,
 )
@@ -62,6 +64,8 @@ _BEFORE_A_MENTION = frozenset(" \t\"'(“‘«")
 _ENDS_OF_SENTENCES = frozenset(".:!?…。：！？")
 # What words about a mark go on with: a blank and no bracket, or the end of a sentence or quotation.
 _WORDS_BEHIND = re.compile(r"""(?:[ \t]++[^\s{\[("'<|`]|[.,;:!?…)`*'"”’»])[^{\[<|"']*""")
+_BLANKS = (" ", "\t")
+_GOES_ON = ",.;:)…"  # marks with which a sentence goes on or ends
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」"}
 
 
@@ -77,7 +81,17 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
 class BlockSurroundings:
     """`code` is fed with all words. `look` is told where a block begins; what is said of the block holds until the next one."""
 
-    __slots__ = ("_before", "_ends_sentence", "_is_in_span", "_is_next", "_shown", "_within", "code", "speaks_harmony")
+    __slots__ = (
+        "_before",
+        "_ends_sentence",
+        "_is_in_span",
+        "_is_next",
+        "_is_within_words",
+        "_shown",
+        "_within",
+        "code",
+        "speaks_harmony",
+    )
 
     def __init__(self) -> None:
         self.code = CodeTracker()
@@ -87,6 +101,7 @@ class BlockSurroundings:
         self._ends_sentence = False  # the words before it do so
         self._is_next = False
         self._is_in_span = False  # the block stands behind a backtick
+        self._is_within_words = False  # it stands behind words of the same sentence
         # Whole calls behind tags that only show something, or behind backticks.
         self._shown: list[_Shown] = []
 
@@ -112,6 +127,7 @@ class BlockSurroundings:
             self._within, self._before = self.code.open_tags, self.code.last
             self._ends_sentence = _ends_sentence(self.code.last_bare)
             self._is_in_span = self.code.is_in_span()
+            self._is_within_words = self._before in _BLANKS and not (self._ends_sentence or self.speaks_harmony)
 
     @property
     def is_shown(self) -> bool:
@@ -142,6 +158,11 @@ class BlockSurroundings:
     def is_between_quotes(self, behind: str) -> bool:
         """Whether the block stands in quotation marks, if this character follows it."""
         return behind != "" and _QUOTES.get(self._before) == behind
+
+    def is_within_sentence(self, blank: str, behind: str) -> bool:
+        """Whether the block stands in the middle of a sentence, if these blanks and this character follow it."""
+        goes_on = "\n" not in blank and (behind.islower() or (behind != "" and behind in _GOES_ON))
+        return goes_on and self._is_within_words
 
     @property
     def why_not(self) -> str:
@@ -464,7 +485,11 @@ class TextReader:
         if (found := MARKS.match(bare)) is not None:
             self._begin_block(BY_MARK[found.group()], blank=blank)
             return bare
-        if held_from(bare) == 0 and bare:
+        if self._is_first and (bare.startswith("functools[") or harmony.RECIPIENT.match(bare) is not None):
+            self._begin_block(FUNCTOOLS if bare[0] == "f" else RECIPIENT, blank=blank)
+            return bare
+        begins_first = self._is_first and ("functools[".startswith(bare) or harmony.may_begin_with_recipient(bare))
+        if bare and (begins_first or held_from(bare) == 0):
             self._tail = blank + bare
             return ""
         self._go_on_in_words()
@@ -603,6 +628,8 @@ class TextReader:
         if self._at is _At.WHOLE:
             return self._read_whole(text)
         assert self._syntax is not None
+        if self._syntax.is_frame:
+            return self._take_frame(text, events)
         if self._doomed is None:
             at = len(self._syntax.marker)
             found = read(self._syntax.reader, text, at=at, tools=self._tools, is_final=is_final)
@@ -640,6 +667,21 @@ class TextReader:
         end = end_of_wrong(text, found=self._doomed, syntax=self._syntax)
         return "" if end is None else self._fail_block(text, end=end, events=events)
 
+    def _take_frame(self, text: str, events: list[TextEvent]) -> str:
+        """A mark between parts of a message, which is not shown unless the words are about it."""
+        assert self._syntax is not None
+        end = len(self._syntax.marker)
+        if self._surroundings.is_mention or self._surroundings.is_shown:
+            return self._no_block(text, events, found=BlockReading(state="wrong"))
+        rest = text[end:] + self._held.halves
+        self._end_held()
+        self._take_blank()
+        self._give_calls(events)
+        self._go_on_in_words()
+        if self._is_first and not self._has_words:
+            self._at = _At.START
+        return rest
+
     def _end_other(self, text: str, found: BlockReading, *, end: int, events: list[TextEvent]) -> str:
         """A block with a call of a tool that is not on offer: it is one thing up to its end, whatever its values hold."""
         assert self._syntax is not None
@@ -649,8 +691,11 @@ class TextReader:
         rest, syntax = text[end:] + self._held.halves, self._syntax
         self._end_held()
         self._give_calls(events, words_follow=True)
+        is_markup = self._is_markup(text[:end])
         self._say_block(text[:end], events)
         self._watch_for_ends(found, syntax=syntax)
+        if is_markup:
+            self.aftermath.add_markup(syntax.ends)
         return rest
 
     def _take_block(self, text: str, found: BlockReading, events: list[TextEvent]) -> str:
@@ -686,10 +731,18 @@ class TextReader:
         self._give_calls(events, words_follow=True)
         if marker == "<|end|>" and not self._surroundings.is_mention:
             self.aftermath.add_end_of_reasoning()
+        is_markup = syntax.name != "harmony" and not found.is_prose and self._is_markup(marker)
         self._say_block(marker, events)
+        if is_markup:
+            self.aftermath.add_markup(syntax.ends)
         if found.name or found.is_other or found.values_end:
             self._watch_for_ends(found, syntax=syntax)
         return rest
+
+    def _is_markup(self, block: str) -> bool:
+        """Whether a block that is words now was meant as a call, and not written about."""
+        is_about = self._surroundings.is_mention or self._surroundings.is_shown
+        return not is_about and not self._is_quotation(block)
 
     def _watch_for_ends(self, found: BlockReading, *, syntax: Syntax) -> None:
         """Where such a block ends is a guess: if its closing marks come later, the calls until then stand in its values."""
@@ -703,7 +756,13 @@ class TextReader:
         self._end_held()
         self._give_calls(events)
         self._go_on_in_words()
-        if self._surroundings.is_shown or self._is_quotation(block) or self._is_quotation(text[: doomed.end]):
+        is_example = not doomed.name and self._is_example(rest)
+        if (
+            is_example
+            or self._surroundings.is_shown
+            or self._is_quotation(block)
+            or self._is_quotation(text[: doomed.end])
+        ):
             self._say_block(block, events)
             return rest
         self._surroundings.speaks_harmony |= self._syntax.name == "harmony"
@@ -844,15 +903,22 @@ class TextReader:
         if mark is not None and self._blocks < MAX_BLOCKS:
             self._begin_block(BY_MARK[mark.group()], blank=blank, is_next=True)
             return bare
-        self._give_calls(events, words_follow=True, behind=text[:1])
+        self._give_calls(events, words_follow=True, behind=text[:1], is_example=self._is_example(text))
         self._surroundings.code.feed("x")  # the block stood on this line
         self._go_on_in_words()
         return text
 
-    def _give_calls(self, events: list[TextEvent], *, words_follow: bool = False, behind: str = "") -> None:
-        """Give the blocks so far as calls, with two exceptions. A bare name with words behind it is an answer about a syntax.
-        Blocks between quotation marks are text; `behind` is the character that follows them."""
-        if self._found and self._surroundings.is_between_quotes(behind):
+    def _is_example(self, behind: str) -> bool:
+        """Whether the block stands in the middle of a sentence that goes on behind it."""
+        bare = behind.lstrip()
+        return self._surroundings.is_within_sentence(behind[: len(behind) - len(bare)], bare[:1])
+
+    def _give_calls(
+        self, events: list[TextEvent], *, words_follow: bool = False, behind: str = "", is_example: bool = False
+    ) -> None:
+        """Give the blocks so far as calls, with three exceptions. A bare name with words behind it is an answer about a syntax.
+        Blocks between quotation marks are text; `behind` is the character that follows them. So is an example in a sentence."""
+        if self._found and (is_example or self._surroundings.is_between_quotes(behind)):
             for block in self._found:
                 self._surroundings.code.feed(block.text)
                 events.append(Say(block.text))
