@@ -33,7 +33,7 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # number, in the commit that says why.
 NODES = {
     "agent": 28_650,
-    "assembly": 39_950,
+    "assembly": 40_000,
     "base": 7_700,
     "coding_agent": 21_050,
     "editors": 12_150,

@@ -88,6 +88,7 @@ class BlockSurroundings:
         "_is_next",
         "_is_within_words",
         "_shown",
+        "_spoke_harmony",
         "_within",
         "code",
         "speaks_harmony",
@@ -102,6 +103,7 @@ class BlockSurroundings:
         self._is_next = False
         self._is_in_span = False  # the block stands behind a backtick
         self._is_within_words = False  # it stands behind words of the same sentence
+        self._spoke_harmony = False  # before the block
         # Whole calls behind tags that only show something, or behind backticks.
         self._shown: list[_Shown] = []
 
@@ -126,7 +128,7 @@ class BlockSurroundings:
             self.code.is_in_code()
             self._within, self._before = self.code.open_tags, self.code.last
             self._ends_sentence = _ends_sentence(self.code.last_bare)
-            self._is_in_span = self.code.is_in_span()
+            self._is_in_span, self._spoke_harmony = self.code.is_in_span(), self.speaks_harmony
             self._is_within_words = self._before in _BLANKS and not (self._ends_sentence or self.speaks_harmony)
 
     @property
@@ -193,6 +195,11 @@ class BlockSurroundings:
         for call in calls if self.is_shown else ():
             number = self.code.add_call() if self._is_in_span else None
             self._shown.append(_Shown(tag=tag, number=number, call=call, syntax=syntax))
+
+    def say_example(self, text: str) -> None:
+        """The block is words of a sentence, or stands in quotation marks: no messages were parted by it."""
+        self.speaks_harmony = self._spoke_harmony
+        self.code.feed(text)
 
     def say_shown(self, text: str) -> None:
         """The block is shown. What it holds may close a backtick before it, and no tag."""
@@ -753,10 +760,10 @@ class TextReader:
         """A block that names a tool on offer, and is no whole call."""
         assert self._syntax is not None and self._doomed is not None
         block, rest, doomed = text[:end], text[end:] + self._held.halves, self._doomed
+        is_example = self._is_example(rest)
         self._end_held()
-        self._give_calls(events)
+        self._give_calls(events, is_example=is_example)
         self._go_on_in_words()
-        is_example = not doomed.name and self._is_example(rest)
         if (
             is_example
             or self._surroundings.is_shown
@@ -920,7 +927,7 @@ class TextReader:
         Blocks between quotation marks are text; `behind` is the character that follows them. So is an example in a sentence."""
         if self._found and (is_example or self._surroundings.is_between_quotes(behind)):
             for block in self._found:
-                self._surroundings.code.feed(block.text)
+                self._surroundings.say_example(block.text)
                 events.append(Say(block.text))
             self._found = []
         named = self._found.pop() if words_follow and self._found and self._found[-1].is_mere_name else None
