@@ -5,8 +5,11 @@ Usage: python scripts/calls_in_text.py [--family NAME] [--show ID] [--every-spli
 The package stands in no group of the project, and none of its texts is copied: `uv` puts the pinned wheel into a folder that is
 gone afterwards. Ends with 0 if all bars hold, 1 if one breaks, and 2 if the package cannot be had.
 
+Then the package's own probe judges `turnwise gateway` before a server that leaves calls in its text (scripts/probe_gateway.py).
+
 Bars: no call with other arguments than expected, none in a text without calls, none that depends on how a text was split or on
 whether it came as one body. scripts/calls_in_text.toml names each miss with its reason, and how many texts are right at least.
+The probe finds nothing.
 """
 
 import argparse
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from probe_gateway import probed
 
 from turnwise.assembly.response import Assembler
 from turnwise.assembly.text_calls.frames import CallFinder
@@ -251,6 +255,7 @@ def main() -> int:
             if given.package is None:
                 install(folder)
             found = fixtures(folder)
+            passed, failed = (0, []) if given.family or given.show else probed(folder)
         except (OSError, subprocess.SubprocessError) as problem:
             print(f"{PACKAGE} cannot be had: {problem}\n{getattr(problem, 'stderr', '')}", file=sys.stderr)
             return 2
@@ -266,14 +271,15 @@ def main() -> int:
             problems = judge(one, rows.setdefault(one.family, Row()), every=given.every_split)
             faults |= {one.id: problems} if problems else {}
     total = Row(*[sum(getattr(row, name) for row in rows.values()) for name in Row.__struct_fields__])
-    broken = broken_bars(total, faults, known=known, is_whole=given.family is None)
+    broken = [*broken_bars(total, faults, known=known, is_whole=given.family is None), *failed]
     rows["all"] = total
     if given.json:
-        figures = {"families": rows, "faults": faults, "broken": broken}
+        figures = {"families": rows, "faults": faults, "probe passed": passed, "broken": broken}
         print(msgspec.json.format(msgspec.json.encode(figures)).decode())
     else:
         print(table(rows))
         print("\n".join([f"{', '.join(found)} {id}: {known['known'].get(id, '?')}" for id, found in faults.items()]))
+        print(f"{passed} checks of the probe passed")
         print("\n".join([f"BROKEN {one}" for one in broken]) or "all bars hold")
     return 1 if broken else 0
 
