@@ -6,10 +6,11 @@ that fails is tried no further: its record says why, and the others go on.
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -115,15 +116,7 @@ def _run(one: Found) -> None:
     part = one.part
     kept = {name: value for name, value in os.environ.items() if name.upper() not in UNWANTED}
     try:
-        done = subprocess.run(
-            part.argv,
-            cwd=FOLDER,
-            env=kept | QUIET | dict(part.env),
-            capture_output=True,
-            text=True,
-            timeout=part.timeout_s,
-            check=False,
-        )
+        done = _ended(part.argv, env=kept | QUIET | dict(part.env), timeout_s=part.timeout_s)
     except subprocess.TimeoutExpired:
         one.failed = f"took longer than {part.timeout_s:g} s"
         return
@@ -142,6 +135,20 @@ def _run(one: Found) -> None:
     one.version = str(printed.get("version", one.version))
     for measure in part.measures:
         one.values.setdefault(measure.key, []).append(float(printed[measure.key]) * measure.scale)
+
+
+def _ended(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
+    """What the program printed. The servers that it started end with it where it takes too long, and at Ctrl-C."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        argv, cwd=FOLDER, env=env, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=timeout_s)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(argv, process.returncode, out, errors)
 
 
 def _last_line(text: str) -> dict[str, object] | None:
