@@ -38,7 +38,7 @@ NODES = {
     "coding_agent": 21_050,
     "editors": 12_150,
     "endpoints": 11_200,
-    "gateway": 32_800,
+    "gateway": 35_200,
     "journal": 26_950,
     "lab": 40_800,
     "relay": 22_100,
@@ -52,7 +52,7 @@ NODES = {
     "tools": 51_800,
     "turn": 29_350,
     "vocab": 6_150,
-    "wire": 75_200,
+    "wire": 75_850,
     "workers": 9_900,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.
