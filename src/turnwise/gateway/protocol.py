@@ -347,6 +347,8 @@ class GatewaySocket(WebSocketsSansIOProtocol):
         said = self.conn.close_sent
         self.queue.put_nowait({"type": "websocket.disconnect", "code": said.code, "reason": said.reason})
         self.transport.write(b"".join(self.conn.data_to_send()))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
         self.transport.resume_reading()
         self.close_timer = self.loop.call_later(LINGER_S, self.transport.abort)
 
