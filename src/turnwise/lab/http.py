@@ -37,7 +37,7 @@ class Site:
     ) -> None:
         self.port = 0
         self._socket_responses = socket_responses
-        self._sockets: set[web.WebSocketResponse] = set()
+        self._talks: set[Messages] = set()
         self._connections = 0  # WebSockets so far
         self._provider = provider
         self._requests = requests
@@ -62,8 +62,8 @@ class Site:
 
     async def close(self) -> None:
         self._closing.set()
-        for socket in [*self._sockets]:
-            await socket.close(code=WSCloseCode.GOING_AWAY)
+        for messages in self._talks:
+            messages.end()
         await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -169,12 +169,12 @@ class Site:
         if (refused := self._refuse_key(request, family=family) or check_upgrade(request)) is not None:
             outgoing = refusal(family, rejected=refused)
             return web.Response(status=outgoing.status, body=b"".join(outgoing.pieces), content_type=JSON)
-        socket = web.WebSocketResponse(compress=False, max_msg_size=MAX_REQUEST_BYTES)
+        socket = web.WebSocketResponse(compress=False, timeout=SHUTDOWN_S, max_msg_size=MAX_REQUEST_BYTES)
         await socket.prepare(request)
         self._connections += 1
         talk = SocketTalk(connection=self._connections, most_responses=self._socket_responses)
         messages = Messages(socket)
-        self._sockets.add(socket)
+        self._talks.add(messages)
         reading = asyncio.create_task(messages.read())
         try:
             while (message := await messages.next()) is not None:
@@ -182,9 +182,10 @@ class Site:
         except ConnectionResetError:  # the client has left
             pass
         finally:
-            self._sockets.discard(socket)
+            self._talks.discard(messages)
             reading.cancel()
             await asyncio.wait([reading])
+            await socket.close(code=WSCloseCode.GOING_AWAY)
         return socket
 
     async def _say(

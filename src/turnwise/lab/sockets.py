@@ -121,6 +121,10 @@ class Messages:
     async def read(self) -> None:
         async for message in self._socket:
             self._come.put_nowait(message)
+        self.end()
+
+    def end(self) -> None:
+        """Nothing more is read."""
         self.left.set()
         self._come.put_nowait(None)
 
