@@ -98,7 +98,7 @@ def error_message(rejected: Rejected, *, error: Raw) -> bytes:
 
 
 def events_in(outgoing: Outgoing) -> Iterator[bytes]:
-    """What stands in each event of a reply; of one that is broken what there is."""
+    """The data of each event of a reply; of a broken event, the part that came."""
     if outgoing.status != 200:
         body = table(parse(b"".join(outgoing.pieces)))
         headers: dict[str, Raw] = dict(outgoing.headers)
