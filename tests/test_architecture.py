@@ -38,7 +38,7 @@ NODES = {
     "coding_agent": 21_050,
     "editors": 12_150,
     "endpoints": 12_500,
-    "gateway": 32_800,
+    "gateway": 34_900,
     "journal": 26_950,
     "lab": 41_750,
     "relay": 22_100,
@@ -52,7 +52,7 @@ NODES = {
     "tools": 51_800,
     "turn": 29_350,
     "vocab": 6_150,
-    "wire": 75_850,
+    "wire": 76_500,
     "workers": 9_900,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.
