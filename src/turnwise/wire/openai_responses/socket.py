@@ -1,147 +1,143 @@
-"""The Responses API over a WebSocket: what a client's frames ask, and what answers them beside the events of a stream.
+"""Requests of the Responses API as messages of a WebSocket, and what its events say of the connection.
 
-Sources: OpenAI's guide "WebSocket mode"; the types of both directions in the `openai` package; Codex's own client.
+Sources: OpenAI docs, "WebSocket mode" and "Responses WebSocket events" (November 2026); the client of openai/codex
+(`codex-rs/codex-api/src/endpoint/responses_websocket.rs`), from which the header and the form of an error are.
 """
 
 from collections.abc import Mapping
+from typing import cast
 
 import msgspec
 
-from turnwise.wire.family import BadRequest
-from turnwise.wire.json_fields import (
-    UNREADABLE,
-    Fields,
-    encode,
-    first_byte,
-    is_null,
-    read_fields,
-    string_of,
-    write_object,
-)
-from turnwise.wire.relay_facts import FALSE, TRUE, SocketAsk, SocketForm, SocketNote
+from turnwise.wire.family import SocketRequest, SocketSign, SocketWire
+from turnwise.wire.json_fields import UNREADABLE, encode, read_fields, read_items, write_object
+from turnwise.wire.openai_responses.open_response import TERMINAL_EVENTS
 
-CREATE, STEER = "response.create", "response.steer"
-PASSED_OVER = frozenset({"response.processed"})
-"""Frames that want no answer. Codex says so that it has all of a response."""
-PREVIOUS, LANE = "previous_response_id", "stream_id"
-NOT_FOUND = "previous_response_not_found"
-NO_STEERING = (
-    "the words were not taken: this gateway cannot reach a response that is under way; send them in the next one"
-)
-_ITEM_DONE = "response.output_item.done"
-_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
-_KEPT = frozenset({"response.completed", "response.incomplete"})
-_NOTED = (_ITEM_DONE.encode(), *[end.encode() for end in _ENDS])
+BETA = (("openai-beta", "responses_websockets=2026-02-06"),)
+_OF_HTTP = ("stream", "background")  # "transport-specific fields", which a message does not have
+_CREATE = {"type": b'"response.create"'}
+# The server did nothing: it has forgotten the response before, or the connection is 60 minutes old.
+ASKS_ANEW = frozenset(("previous_response_not_found", "websocket_connection_limit_reached"))
 
 
-def read_ask(text: bytes) -> SocketAsk | None:
-    """Raises BadRequest."""
+def read_request(body: bytes) -> SocketRequest | None:
+    """None: it is no request for a stream, and goes over HTTP."""
     try:
-        fields = read_fields(text)
-    except UNREADABLE as error:
-        raise BadRequest(f"the frame is no JSON object: {error}") from None
-    kind = string_of(fields, "type")
-    if kind in PASSED_OVER:
+        fields = read_fields(body)
+    except UNREADABLE:
         return None
-    lane = string_of(fields, LANE) or ""
-    if kind == STEER:
-        return SocketAsk(fields={}, lane=lane, answer=_not_steered(fields))
-    if kind != CREATE:
-        raise BadRequest(f"`type` of a frame is `{CREATE}`; this one has another one, or none")
-    generates = fields.pop("generate", TRUE)
-    left = {key: raw for key, raw in fields.items() if key not in ("type", LANE)}
-    return SocketAsk(fields=left, previous=string_of(fields, PREVIOUS) or "", lane=lane, is_prewarm=generates == FALSE)
+    if bytes(fields.get("stream", b"")) != b"true" or bytes(fields.get("background", b"")) == b"true":
+        return None
+    for name in _OF_HTTP:
+        fields.pop(name, None)
+    return SocketRequest(fields=fields, session=bytes(fields.get("prompt_cache_key", b"")))
 
 
-def _not_steered(fields: Fields) -> bytes:
-    error = {"code": "steering_not_supported", "message": NO_STEERING, "type": "invalid_request_error"}
-    steer = {key: fields[key] for key in ("input", PREVIOUS, "id") if key in fields}
-    return encode({"type": f"{STEER}.failed", "sequence_number": 0, "error": error, "steer": steer})
+class _Error(msgspec.Struct, frozen=True):
+    code: str | None = None
 
 
-def whole_body(ask: SocketAsk, context: tuple[bytes, ...] | None) -> tuple[bytes, tuple[bytes, ...]]:
-    """The body of the same request over HTTP, and the items of its input in pieces. With a `context` the input goes on from
-    there. Raises BadRequest."""
-    fields = dict(ask.fields)
-    new = _items_of(fields.get("input"))
-    pieces = (*(context or ()), *new)
-    if context is not None:
-        fields.pop(PREVIOUS, None)
-        fields["input"] = msgspec.Raw(b"[" + b",".join(pieces) + b"]")
-    fields["stream"] = TRUE
-    return write_object(fields), pieces
-
-
-def _items_of(given: msgspec.Raw | None) -> tuple[bytes, ...]:
-    if given is None or is_null(given):
-        return ()
-    match first_byte(given):
-        case b'"':
-            return (b'{"role":"user","content":' + bytes(given) + b"}",)
-        case b"[":
-            inner = bytes(given).strip()[1:-1].strip()
-            return (inner,) if inner else ()
-        case _:
-            raise BadRequest("`input` is neither a text nor a list of items")
-
-
-class _NamedResponse(msgspec.Struct, frozen=True):
+class _Whole(msgspec.Struct, frozen=True):
     id: str = ""
 
 
-class _NotedEvent(msgspec.Struct):
+class _Event(msgspec.Struct, frozen=True):
+    """Of one frame; what it says of the response itself is for the decoder."""
+
     type: str = ""
-    item: msgspec.Raw = msgspec.Raw(b"")
-    response: _NamedResponse = _NamedResponse()
+    response: _Whole | None = None
+    output_index: int = 0
+    item: msgspec.Raw = msgspec.Raw()
+    status: int | None = None
+    status_code: int | None = None
+    code: str | None = None
+    error: _Error | None = None
+    headers: dict[str, str | int | float | bool | None] | None = None
 
 
-_noted_event = msgspec.json.Decoder(_NotedEvent)
+_read_event = msgspec.json.Decoder(_Event).decode
 
 
-def note_of(event: bytes) -> SocketNote | None:
-    """What an event says that a later request may go on from."""
-    if not any(mark in event for mark in _NOTED):
-        return None
-    try:
-        read = _noted_event.decode(event)
-    except UNREADABLE:
-        return None
-    if read.type == _ITEM_DONE:
-        return SocketNote(item=bytes(read.item))
-    return SocketNote(id=read.response.id if read.type in _KEPT else "", is_last=True) if read.type in _ENDS else None
+class WarmContext:
+    """What a server keeps of one connection: the last response, and the input that led to it."""
+
+    def __init__(self) -> None:
+        self._asked: SocketRequest | None = None
+        self._output: dict[int, msgspec.Raw] = {}
+        self._id = ""  # of a response that is whole
+
+    def message(self, request: SocketRequest) -> bytes:
+        """The request whole."""
+        return write_object({**_CREATE, **request.fields})
+
+    def next_message(self, request: SocketRequest) -> bytes | None:
+        """The request with its new items alone, if its input begins with what was sent here and what came back."""
+        before, fields = self._asked, request.fields
+        if before is None or not self._id or _CHAINED & fields.keys() or not _same(_BOUND, fields, before.fields):
+            return None
+        known, whole = bytes(before.fields["input"])[:-1], bytes(fields.get("input", b""))
+        if not (known.startswith(b"[") and len(known) > 1 and whole.startswith(known + b",")):
+            return None
+        items = read_items(b"[" + whole[len(known) + 1 :])
+        output = [item for _, item in sorted(self._output.items())]
+        if len(items) <= len(output) or any(
+            _told(item) != _told(came) for item, came in zip(items, output, strict=False)
+        ):
+            return None
+        new = b"[" + b",".join(map(bytes, items[len(output) :])) + b"]"
+        return write_object({**_CREATE, **fields, "previous_response_id": encode(self._id), "input": new})
+
+    def begin(self, request: SocketRequest) -> None:
+        """The request was sent."""
+        self._asked, self._output, self._id = request, {}, ""
+
+    def saw(self, event: bytes) -> SocketSign:
+        try:
+            one = _read_event(event)
+        except UNREADABLE:
+            return SocketSign()
+        if one.type == "response.output_item.done":
+            self._output[one.output_index] = one.item
+        elif one.type == "response.completed" and one.response is not None:
+            self._id = one.response.id
+        if one.type != "error":
+            return SocketSign(is_end=one.type in TERMINAL_EVENTS)
+        code = one.code if one.error is None else one.error.code
+        status = one.status or one.status_code or 0
+        headers = {name.lower(): f"{value}" for name, value in (one.headers or {}).items()}
+        return SocketSign(is_end=True, status=status, headers=headers, asks_anew=code in ASKS_ANEW)
 
 
-def error_event(status: int, headers: Mapping[str, str], body: bytes, ask: SocketAsk | None) -> bytes:
-    """The answer that HTTP would have had."""
-    try:
-        error: Fields = read_fields(read_fields(body)["error"])
-    except (*UNREADABLE, KeyError):
-        error = {"message": msgspec.Raw(encode("the request failed")), "type": msgspec.Raw(b'"server_error"')}
-    if ask is not None and ask.previous and string_of(error, "param") == PREVIOUS:
-        said = f"this connection has no response `{ask.previous[:100]}`: send the whole input without `{PREVIOUS}`"
-        code = string_of(error, "code")
-        if code != NOT_FOUND:
-            error |= {"code": msgspec.Raw(encode(NOT_FOUND)), "message": msgspec.Raw(encode(said))}
-    told = {"type": "error", "status": status, "error": error}
-    return encode({**told, "headers": headers} if headers else told)
+_CHAINED = {"previous_response_id", "conversation", "prompt"}  # a client's own way to name what came before
+_BOUND = ("model", "store")  # the rest is each request's own: instructions and tools are not carried over
 
 
-def not_found(ask: SocketAsk) -> bytes:
-    """The body of an answer to a request that goes on from a response that is not there."""
-    error = {"message": "", "type": "invalid_request_error", "param": PREVIOUS, "code": None}
-    return encode({"error": error})
+def _same(names: tuple[str, ...], one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    return all(one.get(name) == other.get(name) for name in names)
 
 
-def in_lane(event: bytes, lane: str) -> bytes:
-    return b'{"stream_id":' + encode(lane) + b"," + event.lstrip()[1:] if lane else event
+_UNTOLD = ("id", "status")  # what an item may lack when it goes back
+_UNTOLD_IN_TEXT = ("annotations", "logprobs")
 
 
-SOCKET = SocketForm(
-    beta="responses_websockets",
-    read=read_ask,
-    whole_body=whole_body,
-    note_of=note_of,
-    error_event=error_event,
-    not_found=not_found,
-    in_lane=in_lane,
-)
+def _told(item: msgspec.Raw) -> object:
+    """What the model reads of an item: the same in the response and where it goes back."""
+    read: object = msgspec.json.decode(item)
+    if not isinstance(read, dict):
+        return read
+    told = _without(cast("dict[str, object]", read), _UNTOLD)
+    if isinstance(text := told.get("content"), str):
+        told["content"] = [{"type": "output_text", "text": text}]
+    if isinstance(parts := told.get("content"), list):
+        told["content"] = [
+            _without(cast("dict[str, object]", part), _UNTOLD_IN_TEXT) if isinstance(part, dict) else part
+            for part in cast("list[object]", parts)
+        ]
+    return told
+
+
+def _without(fields: dict[str, object], names: tuple[str, ...]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if name not in names and value not in (None, [], "")}
+
+
+SOCKET = SocketWire(headers=BETA, read=read_request, open_context=WarmContext)
