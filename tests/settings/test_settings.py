@@ -220,6 +220,7 @@ NO_LIMITS = {
     "context_window": "a fact of a model, and of the command line",
     "recover": "what is done about a cut response, within the limits",
     "cache": "how long a prompt is kept; a project's file cannot have it",
+    "websocket": "how the provider is reached; a project's file cannot have it",
     "calls_in_text": "which calls count; a project's file cannot have it",
     "durability": "how safely the journal is kept; a project's file cannot have it",
     "notify": "how a session calls its person; a project's file cannot have it",

@@ -34,7 +34,7 @@ def read_request(body: bytes) -> SocketRequest | None:
 
 
 class _Error(msgspec.Struct, frozen=True):
-    code: str | None = None
+    code: object = None
 
 
 class _Whole(msgspec.Struct, frozen=True):
@@ -48,10 +48,10 @@ class _Event(msgspec.Struct, frozen=True):
     response: _Whole | None = None
     output_index: int = 0
     item: msgspec.Raw = msgspec.Raw()
-    status: int | None = None
-    status_code: int | None = None
-    code: str | None = None
-    error: _Error | None = None
+    status: int | str | None = None
+    status_code: int | str | None = None
+    code: object = None
+    error: _Error | str | None = None
     headers: dict[str, str | int | float | bool | None] | None = None
 
 
@@ -73,19 +73,23 @@ class WarmContext:
     def next_message(self, request: SocketRequest) -> bytes | None:
         """The request with its new items alone, if its input begins with what was sent here and what came back."""
         before, fields = self._asked, request.fields
-        if before is None or not self._id or _CHAINED & fields.keys() or not _same(_BOUND, fields, before.fields):
+        if before is None or not self._id or not _same(_BOUND, fields, before.fields):
             return None
-        known, whole = bytes(before.fields["input"])[:-1], bytes(fields.get("input", b""))
+        if _CHAINED & fields.keys():  # a client of the gateway says itself what came before
+            return self.message(request) if bytes(fields.get(_EARLIER, b"")) == encode(self._id) else None
+        known, whole = bytes(before.fields.get("input", b""))[:-1], bytes(fields.get("input", b""))
         if not (known.startswith(b"[") and len(known) > 1 and whole.startswith(known + b",")):
             return None
         items = read_items(b"[" + whole[len(known) + 1 :])
         output = [item for _, item in sorted(self._output.items())]
-        if len(items) <= len(output) or any(
-            _told(item) != _told(came) for item, came in zip(items, output, strict=False)
-        ):
+        try:
+            is_same = len(items) > len(output) and all(map(_is_same, items, output))
+        except UNREADABLE:
+            return None
+        if not is_same:
             return None
         new = b"[" + b",".join(map(bytes, items[len(output) :])) + b"]"
-        return write_object({**_CREATE, **fields, "previous_response_id": encode(self._id), "input": new})
+        return write_object({**_CREATE, **fields, _EARLIER: encode(self._id), "input": new})
 
     def begin(self, request: SocketRequest) -> None:
         """The request was sent."""
@@ -102,13 +106,17 @@ class WarmContext:
             self._id = one.response.id
         if one.type != "error":
             return SocketSign(is_end=one.type in TERMINAL_EVENTS)
-        code = one.code if one.error is None else one.error.code
-        status = one.status or one.status_code or 0
+        code = one.error.code if isinstance(one.error, _Error) else one.code
+        said = one.status or one.status_code
+        status = said if isinstance(said, int) and 400 <= said < 600 else 0
         headers = {name.lower(): f"{value}" for name, value in (one.headers or {}).items()}
-        return SocketSign(is_end=True, status=status, headers=headers, asks_anew=code in ASKS_ANEW)
+        return SocketSign(
+            is_end=True, status=status, headers=headers, asks_anew=isinstance(code, str) and code in ASKS_ANEW
+        )
 
 
-_CHAINED = {"previous_response_id", "conversation", "prompt"}  # a client's own way to name what came before
+_EARLIER = "previous_response_id"
+_CHAINED = {_EARLIER, "conversation", "prompt"}
 _BOUND = ("model", "store")  # the rest is each request's own: instructions and tools are not carried over
 
 
@@ -118,6 +126,10 @@ def _same(names: tuple[str, ...], one: Mapping[str, object], other: Mapping[str,
 
 _UNTOLD = ("id", "status")  # what an item may lack when it goes back
 _UNTOLD_IN_TEXT = ("annotations", "logprobs")
+
+
+def _is_same(item: msgspec.Raw, came: msgspec.Raw) -> bool:
+    return _told(item) == _told(came)
 
 
 def _told(item: msgspec.Raw) -> object:
