@@ -22,6 +22,7 @@ FAMILIES = {
     "openai_responses": "openai_responses",
     "anthropic": "anthropic_messages",
     "gemini": "gemini",
+    "ollama": "ollama_chat",
 }
 """The corpus's name of a family -> ours."""
 
@@ -51,7 +52,7 @@ class Row(NamedTuple):
 
 @cache
 def rows(corpus: Path) -> tuple[Row, ...]:
-    """Every stream of our four families, `reported/` included."""
+    """Every stream of our families, `reported/` included."""
     found: list[Row] = []
     for manifest in (corpus / "manifest.jsonl", corpus / "reported" / "manifest.jsonl"):
         for line in manifest.read_text(encoding="utf-8").splitlines():
@@ -162,6 +163,8 @@ def expected_usage(row: Row) -> Usage | None:
                 cache_read_tokens=read,
                 cache_write_tokens=write,
             )
+        case "ollama_chat":
+            return Usage(input_tokens=_count(usage, "prompt_eval_count"), output_tokens=_count(usage, "eval_count"))
         case _:
             thoughts = _count(usage, "thoughtsTokenCount")
             return Usage(

@@ -4,6 +4,7 @@ import json
 from typing import Any, NamedTuple, Protocol
 
 import anthropic
+import ollama
 import openai
 from google import genai
 from google.genai import types
@@ -313,11 +314,50 @@ class GeminiLoop:
         self.client.close()
 
 
+class OllamaLoop:
+    """Its calls have no ids, and nothing forbids a call: the tools are left out."""
+
+    def __init__(self, url: str, *, model: str, streamed: bool, structured: bool) -> None:
+        self.client = ollama.AsyncClient(host=url, **PLAIN)
+        self.model, self.streamed = model, streamed
+        self.messages: list[Any] = [{"role": "system", "content": "You work in a folder."}]
+        self.extra: dict[str, Any] = {"format": OUTPUT_SCHEMA} if structured else {}
+        self.tools: list[Any] = [
+            {"type": "function", "function": {"name": name, "parameters": schema_of(name)}} for name in PARAMETERS
+        ]
+
+    async def ask(self, *, forbid: bool = False) -> Said:
+        asked: dict[str, Any] = {"model": self.model, "messages": self.messages, **self.extra}
+        asked["tools"] = [] if forbid else self.tools
+        if self.streamed:
+            heard = [part async for part in await self.client.chat(**asked, stream=True)]
+        else:
+            heard = [await self.client.chat(**asked)]
+        text = "".join([part.message.content or "" for part in heard])
+        made = [call for part in heard for call in part.message.tool_calls or ()]
+        calls = tuple([Call("", call.function.name, dict(call.function.arguments)) for call in made])
+        if text or calls:
+            self.messages.append(ollama.Message(role="assistant", content=text, tool_calls=made or None))
+        last = heard[-1]
+        counts = last.prompt_eval_count or 0, last.eval_count or 0
+        return Said(text, calls, last.done_reason == "length", False, False, *counts)
+
+    def user(self, text: str) -> None:
+        self.messages.append({"role": "user", "content": text})
+
+    def results(self, results: list[tuple[Call, str]]) -> None:
+        self.messages += [{"role": "tool", "tool_name": call.name, "content": content} for call, content in results]
+
+    async def close(self) -> None:
+        await self.client.close()
+
+
 LOOPS: dict[str, Any] = {
     "openai_chat": ChatLoop,
     "openai_responses": ResponsesLoop,
     "anthropic_messages": AnthropicLoop,
     "gemini": GeminiLoop,
+    "ollama_chat": OllamaLoop,
 }
 
 

@@ -82,6 +82,21 @@ WHOLE: dict[str, Any] = {
         generationConfig={"maxOutputTokens": 9, "temperature": 1, "responseSchema": {"type": "OBJECT"}},
         systemInstruction={"parts": [{"text": "x"}]},
     ),
+    "ollama_chat": {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "x"},
+            {"role": "user", "content": "hi", "images": ["aGk="]},
+            {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "read", "arguments": {"a": 1}}}]},
+            {"role": "tool", "content": "done", "tool_name": "read", "tool_call_id": "c"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "read", "description": "d", "parameters": CLOSED}}],
+        "think": "low",
+        "format": CLOSED,
+        "stream": True,
+        "truncate": False,
+        "options": {"num_ctx": 8192, "num_predict": 9, "temperature": 0.5, "stop": ["x"]},
+    },
 }
 SCRIPTS = builtin_scripts()
 PATHS = {
@@ -89,6 +104,7 @@ PATHS = {
     "openai_responses": "/v1/responses",
     "anthropic_messages": "/v1/messages",
     "gemini": "/v1beta/models/plain-answer:generateContent",
+    "ollama_chat": "/api/chat",
 }
 
 

@@ -168,6 +168,7 @@ MODULES = {
     "openai_responses": "turnwise.wire.openai_responses",
     "anthropic_messages": "turnwise.wire.anthropic_messages",
     "gemini": "turnwise.wire.gemini",
+    "ollama_chat": "turnwise.wire.ollama_chat",
 }
 
 
