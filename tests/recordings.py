@@ -23,6 +23,7 @@ FAMILIES = {
     "anthropic": "anthropic_messages",
     "gemini": "gemini",
     "ollama": "ollama_chat",
+    "cohere": "cohere_chat",
 }
 """The corpus's name of a family -> ours."""
 
@@ -165,6 +166,14 @@ def expected_usage(row: Row) -> Usage | None:
             )
         case "ollama_chat":
             return Usage(input_tokens=_count(usage, "prompt_eval_count"), output_tokens=_count(usage, "eval_count"))
+        case "cohere_chat":
+            usage = json.loads(json.dumps(usage), parse_float=lambda text: int(float(text)))
+            return Usage(
+                input_tokens=_count(usage, "tokens", "input_tokens"),
+                output_tokens=_count(usage, "tokens", "output_tokens"),
+                reasoning_tokens=_count(usage, "tokens", "reasoning_tokens"),
+                cache_read_tokens=_count(usage, "cached_tokens"),
+            )
         case _:
             thoughts = _count(usage, "thoughtsTokenCount")
             return Usage(

@@ -10,6 +10,7 @@ import msgspec
 import ollama
 import pytest
 from anthropic.types import MessageParam
+from cohere.types import ChatMessageV2
 from google.genai import types as gemini_types
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,12 +42,13 @@ from turnwise.wire.profiles import FamilyName
 
 FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 LISTS = {"openai_chat": "messages", "openai_responses": "input", "anthropic_messages": "messages", "gemini": "contents"}
-LISTS |= {"ollama_chat": "messages"}
+LISTS |= {"ollama_chat": "messages", "cohere_chat": "messages"}
 BESIDE = {"openai_responses": "instructions", "anthropic_messages": "system", "gemini": "systemInstruction"}
 VENDORS: dict[str, TypeAdapter[Any]] = {
     "openai_chat": TypeAdapter(list[ChatCompletionMessageParam]),
     "openai_responses": TypeAdapter(ResponseInputParam),
     "anthropic_messages": TypeAdapter(list[MessageParam]),
+    "cohere_chat": TypeAdapter(list[ChatMessageV2]),
 }
 
 CALL = ToolCall(id="call_1", name="add", arguments='{"a":1}')

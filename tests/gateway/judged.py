@@ -20,7 +20,7 @@ from turnwise.lab.gateway_check import FAILING_CASES, HEALTHY_CASES, HOPELESS_CA
 from waits import HANG_S
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
-UPSTREAMS = ("ollama_chat",)  # which no client of the gateway speaks
+UPSTREAMS = ("ollama_chat", "cohere_chat")  # which no client of the gateway speaks
 CLIENTS = {
     "openai_chat": "openai, Chat",
     "openai_responses": "openai, Responses",

@@ -25,7 +25,7 @@ from turnwise.wire.profiles import DEFAULT_LIMITS, Profile, builtin_profiles
 from whole_streams import read_stream
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
-UPSTREAMS = ("ollama_chat",)
+UPSTREAMS = ("ollama_chat", "cohere_chat")
 """Families that no client of the gateway speaks."""
 ANY = '{"type":"object","properties":{}}'
 TOOLS = tuple(ToolSpec(name=name, parameters=ANY) for name in TOOL_NAMES)

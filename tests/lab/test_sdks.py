@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientS
 FAMILIES = tuple(LOOPS)
 HEALTHY = [name for name, script in builtin_scripts().items() if script.healthy and script.writer is None]
 MAX_STEPS = 6
-WITHOUT_REFUSALS = ("ollama_chat",)  # a refusal is a text there
+WITHOUT_REFUSALS = ("ollama_chat", "cohere_chat")  # a refusal is a text there
 FILES = {"notes.txt": "title: lab\nstatus: draft\n", "todo.txt": "nothing\n"}
 
 

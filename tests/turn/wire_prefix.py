@@ -14,6 +14,7 @@ MESSAGES = {
     "anthropic_messages": "messages",
     "gemini": "contents",
     "ollama_chat": "messages",
+    "cohere_chat": "messages",
 }
 PIECES = {"anthropic_messages": "content", "gemini": "parts"}
 SYSTEM = ("system", "instructions", "systemInstruction")

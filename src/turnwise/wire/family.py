@@ -169,6 +169,7 @@ MODULES = {
     "anthropic_messages": "turnwise.wire.anthropic_messages",
     "gemini": "turnwise.wire.gemini",
     "ollama_chat": "turnwise.wire.ollama_chat",
+    "cohere_chat": "turnwise.wire.cohere_chat",
 }
 
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from turnwise.vocab import Fault, Faulted, Frame, Repair
 from turnwise.wire.faults import no_response, past_limit, too_large
-from turnwise.wire.json_fields import UNREADABLE, check_sound, left_out
+from turnwise.wire.json_fields import PINGS, UNREADABLE, check_sound, left_out
 from turnwise.wire.long_events import COUNTED_BYTES, told_long_calls, too_much
 from turnwise.wire.profiles import Limits
 from turnwise.wire.sse import LineTooLong, SseEvent, check_event, too_long
@@ -137,7 +137,9 @@ class PlainDecoder:
 
     def _read(self, events: Sequence[SseEvent], frames: list[Frame]) -> None:
         for event in events:
-            read_chunk(self._reader, event.data, frames)
+            # Where only an event's name has come, what it said is lost: a text that is no JSON stands for it.
+            if event.data or (event.name and event.name not in PINGS):
+                read_chunk(self._reader, event.data or b'"' + event.name.encode(), frames)
 
     def _end_at(self, error: LineTooLong, frames: list[Frame]) -> list[Frame]:
         self._read(error.events, frames)

@@ -122,6 +122,7 @@ def read_strictly(body: bytes) -> StreamReading:
 FAMILY = LabFamily(
     judge=JUDGE,
     title="Ollama's own API",
+    recorded_as="ollama",
     routes=(("/api/chat", False),),
     strict_paths=r"/api/(?:chat|tags)",
     read=read_ollama,

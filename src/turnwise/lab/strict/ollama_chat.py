@@ -1,7 +1,7 @@
 """What Ollama's own API checks in a request. It passes over fields that it does not know, and over roles.
 
 Sources: ollama/ollama, `server/routes.go` (`ChatHandler`), `api/types.go` (the types of its fields; Go's JSON decoder words the
-refusals), `llm/server.go` (`format`); langchain-ai/langchain#30122 (arguments as a text).
+refusals), `llm/server.go` (`format`).
 """
 
 from collections.abc import Mapping
