@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from turnwise.vocab import ArgumentsState, Response, Usage, calls_of, reasoning_of, refusal_of, text_of
 from turnwise.wire import family as registry
 from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.wire.relay_facts import relay_facts
 from whole_streams import read_stream
 
 FAMILIES = {
@@ -223,6 +224,11 @@ def _count(usage: dict[str, Any], *path: str) -> int:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, int) else 0
+
+
+def spoken(corpus: Path) -> tuple[Row, ...]:
+    """Those of families that clients of the gateway speak."""
+    return tuple([row for row in rows(corpus) if relay_facts(row.family).has_door])
 
 
 def of_family(corpus: Path, family: str) -> Iterator[Row]:

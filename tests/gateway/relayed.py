@@ -131,7 +131,7 @@ async def _relayed(
         rules=rules or RelayRules(),
     )
     clock, outlet = FakeClock(), Gathered()
-    base = "http://lab.invalid/v1beta" if upstream == "gemini" else "http://lab.invalid/v1"
+    base = "http://lab.invalid" + ("" if upstream in UPSTREAMS else "/v1beta" if upstream == "gemini" else "/v1")
     means = DeliveryMeans(
         endpoint=Endpoint(profile=profile, base_url=base),
         transport=transport,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gateway.relayed import ask, relayed
-from recordings import profile_of, rows
+from recordings import profile_of, spoken
 from tables import each
 from thoroughness import spread
 from turnwise.assembly.response_reading import ResponseReader
@@ -133,11 +133,11 @@ def test_a_stream_of_deviations_is_told_within_a_bound() -> None:
 def test_recorded_streams_deviate_only_where_their_providers_are_known_for_it(corpus: Path) -> None:
     """Proves: of all recorded streams of the four families these are told, and no healthy one."""
     found: Counter[tuple[str, str]] = Counter()
-    for row in rows(corpus):
+    for row in spoken(corpus):
         profile = profile_of(row)
         kinds = {repair.kind for repair in told_of([row.path.read_bytes()], profile=profile)}
         found.update([(kind, row.provider or "reported") for kind in kinds & NEW])
-    providers = {row.provider or "reported" for row in rows(corpus)}
+    providers = {row.provider or "reported" for row in spoken(corpus)}
     assert found == {(kind, provider): count for (kind, provider), count in RECORDED.items() if provider in providers}
 
 

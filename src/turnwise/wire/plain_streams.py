@@ -9,7 +9,7 @@ from turnwise.wire.faults import no_response, past_limit, too_large
 from turnwise.wire.json_fields import PINGS, UNREADABLE, check_sound, left_out
 from turnwise.wire.long_events import COUNTED_BYTES, told_long_calls, too_much
 from turnwise.wire.profiles import Limits
-from turnwise.wire.sse import LineTooLong, SseEvent, check_event, too_long
+from turnwise.wire.sse import ALONE_BYTES, LineTooLong, SseEvent, check_event, too_long
 
 HEAD_BYTES = 400  # enough for 80 characters of a message, whatever their encoding
 
@@ -28,8 +28,11 @@ class LineParser:
         *lines, rest = chunk.split(b"\n")
         found: list[SseEvent] = []
         for line in lines:
-            self._hold(line, found)
-            self._end(found)
+            if self._held or len(line) > ALONE_BYTES:
+                self._hold(line, found)
+                self._end(found)
+            elif line and not line.isspace():
+                found.append(SseEvent(line))
         if rest:
             self._hold(rest, found)
         return found

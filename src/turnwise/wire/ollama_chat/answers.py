@@ -107,7 +107,7 @@ class LineReader:
                 frames.append(TextDelta(said.content, self._open(TextDelta, frames)))
             for call in (said.tool_calls or ())[:MAX_PARTS]:
                 self._take_call(call, frames)
-        if is_error(chunk.error):
+        if chunk.error is not NOTHING and is_error(chunk.error):
             self.is_over = True
             frames.append(Faulted(decode_error_event(text)))
         elif chunk.done:
