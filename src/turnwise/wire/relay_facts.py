@@ -275,6 +275,7 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     excused: Mapping[str, str] = {}  # kind of repair that breaks no rule of this API -> what the API says of it
 
     # a client's request
+    has_door: bool = True  # False: an upstream only, so no client of the gateway speaks it
     paths: Mapping[tuple[str, str], AskedKind]  # method and path, without `GET /v1/models`, which three families have
     reads_path: Callable[[str], AskedPath | None] = no_path  # of POST, where the path names the model
     client_headers: frozenset[str] = frozenset()  # in lower case: only its clients send one of them
@@ -357,6 +358,12 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     hears: bool = True  # takes audio and video
     file_names: Literal["never", "sent", "always"] = "sent"  # "sent": of a document whose bytes go along
     error_results: Literal["never", "texts", "always"] = "never"  # which results say by a field that they failed
+
+
+def upstream_at(path: str) -> str:
+    """The family without a door to whose API a path belongs; empty where there is none."""
+    every = [facts for facts in map(relay_facts, MODULES) if not facts.has_door]
+    return next((facts.name for facts in every if path.endswith(tuple([known for _, known in facts.paths]))), "")
 
 
 @functools.cache
