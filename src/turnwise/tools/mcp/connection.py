@@ -59,7 +59,7 @@ from turnwise.tools.mcp.elicitation import OUTSIDE, AskingCall, CallAtServer, el
 from turnwise.tools.mcp.offered_tools import Listing, parts_of, read_prompts, read_tools, resource_parts, said_by_server
 from turnwise.tools.mcp.protocol_repair import MAX_LEVELS, Deliver, is_deeper, message_in, message_streams
 from turnwise.tools.mcp.server_bounds import MAX_PAGES, MAX_TOOLS, LineCutter, McpFailure, UnaskedMeter
-from turnwise.tools.mcp.transports import FORGOTTEN, ServerProcess, http_streams, speaks_former_sse
+from turnwise.tools.mcp.transports import FORGOTTEN, WANTS_LOGIN, ServerProcess, http_streams, speaks_former_sse
 from turnwise.tools.sandbox import Scratch
 from turnwise.vocab import File, Text
 from turnwise.vocab.hidden_characters import visible_line
@@ -192,6 +192,8 @@ class Connection:
 
     def why_refused(self, error: MCPError) -> str:
         """Why there is no connection: it ended, or the server said no."""
+        if error.data is WANTS_LOGIN:
+            return error.message
         if self._lost or not self._status:
             return self._lost or f"it refused the connection: {cut_middle(error.message, limit=MAX_MESSAGE)}"
         what = "; it redirects, and no redirect is followed" if self._status < 400 else ""
@@ -334,6 +336,8 @@ class Connection:
         except MCPError as error:
             if self._is_forgotten(error):
                 raise SessionForgotten(self._lost) from None
+            if error.data is WANTS_LOGIN:
+                raise ToolFault(f"the MCP server `{self.entry.name}` did not do it: {error.message}") from None
             if self._is_lost(error):
                 raise ConnectionLost(self._lost or error.message) from None
             if error.code == PARSE_ERROR and isinstance(self.entry.reached, ServerAddress):
@@ -490,7 +494,9 @@ async def connected(
                 await process.connect()
                 transport: object = stdio_streams(process, clock=clock, gone=connection.lose)
             case ServerAddress() as address:
-                transport = http_streams(address, clock=clock, gone=connection.lose, refused=connection.hear_status)
+                transport = http_streams(
+                    address, name=entry.name, clock=clock, gone=connection.lose, refused=connection.hear_status
+                )
             case ServerObject(server=server):
                 transport = server
         try:
