@@ -88,7 +88,7 @@ async def _log_in(entry: ServerEntry, *, scope: str) -> None:
 
     assert isinstance(entry.reached, ServerAddress)
     with ThreadPoolExecutor(1) as browser:
-        found = await log_in(
+        found, _ = await log_in(
             entry.reached,
             clock=SystemClock(),
             env=os.environ,

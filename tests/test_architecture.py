@@ -49,7 +49,7 @@ NODES = {
     "telemetry": 4_100,
     "terminal": 50_350,
     "testing": 6_550,
-    "tools": 54_100,
+    "tools": 54_350,
     "turn": 29_350,
     "vocab": 6_150,
     "wire": 75_200,

@@ -292,11 +292,11 @@ def login(
             address, clock=SystemClock(), env=os.environ, show=show, scope=scope, port=port, in_file=in_file
         )
         try:
-            found = run_to_end(logging_in)
+            found, why_in_file = run_to_end(logging_in)
         except McpFailure as why:
             raise Failure(f"no login at `{name}`: {clean_line(str(why))}", exit_code=FAILED) from None
-        if found.why_in_file and not in_file:
-            say(clean_line(f"{found.why_in_file}: the login is in {keys_file(os.environ)}"))
+        if why_in_file and not in_file:
+            say(clean_line(f"{why_in_file}: the login is in {keys_file(os.environ)}"))
         if as_json:
             _write_names({"name": name, "issuer": found.issuer, "scope": found.scope})
         else:

@@ -22,7 +22,7 @@ from turnwise.settings.kept_keys import keys_file
 from turnwise.settings.mcp_files import ServerAddress, ServerEntry
 from turnwise.testing import FakeClock, call
 from turnwise.tools.mcp import logins
-from turnwise.tools.mcp.logins import LoggedIn, kept_login, log_in, login_hint
+from turnwise.tools.mcp.logins import KeptLogin, kept_login, log_in, login_hint
 from turnwise.tools.mcp.server_bounds import McpFailure
 from waits import HANG_S
 
@@ -40,10 +40,10 @@ async def logged_in(
     browser: Browser | None = None,
     within_s: float = HANG_S,
     scope: str = "",
-) -> LoggedIn:
+) -> KeptLogin:
     browser = browser or Browser()
     try:
-        return await log_in(
+        found, _ = await log_in(
             server.address,
             clock=SystemClock(),
             env=env,
@@ -54,6 +54,7 @@ async def logged_in(
         )
     finally:
         await asyncio.gather(*browser.left)
+    return found
 
 
 def docs(address: ServerAddress) -> ServerToolset:

@@ -53,6 +53,7 @@ _URL: TypeAdapter[AnyUrl] = TypeAdapter(AnyUrl)
 _PAGE = """<!doctype html><meta charset="utf-8"><title>turnwise</title>
 <body style="font:1.1rem system-ui;margin:4rem"><p>{}</p></body>"""
 _CAME = "turnwise has the answer and goes on in the terminal. You can close this window."
+_UNREADABLE = "its answer cannot be read"
 _OTHER = "This is not the answer that turnwise waits for."
 
 # The library logs what a server answered, in which tokens may stand.
@@ -96,6 +97,7 @@ class _Storage:
         self._address, self._env, self._reads, self._in_file = address, env, reads, in_file
         self.provider: OAuthClientProvider | None = None
         self.unusable = ""  # the token that the server took no more, and that could not be renewed
+        self.kept: KeptLogin | None = None
         self.why_in_file = ""
 
     async def get_tokens(self) -> OAuthToken | None:
@@ -131,7 +133,7 @@ class _Storage:
     async def set_tokens(self, tokens: OAuthToken) -> None:
         context = self._context
         metadata, resource = context.oauth_metadata, context.protected_resource_metadata
-        login = KeptLogin(
+        login = self.kept = KeptLogin(
             url=self._address.url,
             access_token=tokens.access_token,
             refresh_token=tokens.refresh_token or "",
@@ -362,7 +364,7 @@ class _Callback:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._state = ""
+        self.state = ""
         self._answer: asyncio.Future[AuthorizationCodeResult | str] = asyncio.get_running_loop().create_future()
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -378,9 +380,6 @@ class _Callback:
             yield self
         finally:
             self._server.close()
-
-    def expect(self, state: str) -> None:
-        self._state = state
 
     async def answer(self, within_s: float) -> AuthorizationCodeResult:
         try:
@@ -416,8 +415,8 @@ class _Callback:
         parts = urlsplit(words[1]) if len(words) == 3 else urlsplit("")
         given = parse_qs(parts.query, max_num_fields=50)
         one = {name: values[0] for name, values in given.items() if len(values) == 1}
-        is_get = words[0] == "GET" and parts.path == "/callback" and bool(self._state) and not self._answer.done()
-        if not is_get or not compare_digest(one.get("state", "").encode(), self._state.encode()):
+        is_get = words[0] == "GET" and parts.path == "/callback" and bool(self.state) and not self._answer.done()
+        if not is_get or not compare_digest(one.get("state", "").encode(), self.state.encode()):
             return False
         error = given.get("error", [""])[0]
         if "code" in one:
@@ -431,14 +430,6 @@ class _Callback:
         return True
 
 
-class LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
-    """`issuer`: who gave the login; empty where the server names nobody. `why_in_file`: no keyring answers."""
-
-    issuer: str
-    scope: str
-    why_in_file: str
-
-
 async def log_in(
     address: ServerAddress,
     *,
@@ -449,8 +440,9 @@ async def log_in(
     port: int = 0,
     in_file: bool = False,
     within_s: float = LOGIN_S,
-) -> LoggedIn:
-    """A login is kept for the server; `show` is given the address that a person opens. Raises McpFailure, CallerError."""
+) -> tuple[KeptLogin, str]:
+    """A login is kept for the server; `show` is given the address that a person opens. With it comes why it is in the file, if no
+    keyring answers. Raises McpFailure, CallerError."""
     loopback = is_loopback(urlsplit(address.url).hostname or "")
     if not (loopback or address.url.startswith("https://")):
         raise McpFailure("its address has no https, so everybody on the way could read the login")
@@ -472,7 +464,7 @@ async def log_in(
                 raise McpFailure(f"the address for your browser, which the server names, {why}") from None
             except OSError:
                 raise McpFailure("the address for your browser, which the server names, is not known") from None
-            callback.expect(parse_qs(urlsplit(url).query)["state"][-1])
+            callback.state = parse_qs(urlsplit(url).query)["state"][-1]
             show(url)
 
         provider = _provider_of(
@@ -494,16 +486,17 @@ async def log_in(
         )
         try:
             await _flow(provider, probe, fetcher=fetcher, scope=scope)
-        except (OAuthRegistrationError, OAuthTokenError, ValidationError) as error:
-            raise McpFailure(_why(error, last=fetcher.last)) from None
+        except OAuthRegistrationError:  # the library's own text is not shown: a token may stand in it
+            last = fetcher.last or _UNREADABLE
+            raise McpFailure(
+                f"its authorization server does not register turnwise ({last}): give `client_id` in the server's entry"
+            ) from None
+        except (OAuthTokenError, ValidationError):
+            raise McpFailure(f"its authorization server gave no login: {fetcher.last or _UNREADABLE}") from None
         except OAuthFlowError as error:
             raise McpFailure(cut_middle(visible_line(str(error)), limit=MAX_SAID)) from None
-    metadata, tokens = provider.context.oauth_metadata, provider.context.current_tokens
-    return LoggedIn(
-        issuer=str(metadata.issuer) if metadata else "",
-        scope=(tokens.scope or "") if tokens else "",
-        why_in_file=storage.why_in_file,
-    )
+    assert storage.kept is not None, "the flow has ended with tokens"
+    return storage.kept, storage.why_in_file
 
 
 async def _flow(provider: OAuthClientProvider, probe: httpx2.Request, *, fetcher: _Fetcher, scope: str) -> None:
@@ -531,11 +524,3 @@ def _choose_method(provider: OAuthClientProvider) -> None:
     basic = "client_secret_basic"
     if client is not None and client.token_endpoint_auth_method == basic and basic not in (known or [basic]):
         client.token_endpoint_auth_method = "client_secret_post"
-
-
-def _why(error: Exception, *, last: str) -> str:
-    """Without the library's own text, in which a token may stand."""
-    last = last or "its answer cannot be read"
-    if isinstance(error, OAuthRegistrationError):
-        return f"its authorization server does not register turnwise ({last}): give `client_id` in the server's entry"
-    return f"its authorization server gave no login: {last}"
