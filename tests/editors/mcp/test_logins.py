@@ -1,9 +1,11 @@
 """A login at a remote MCP server, against an authorization server that keeps to the rules or breaks one of them."""
 
 import asyncio
+import datetime
 import logging
 import os
 import signal
+import ssl
 import stat
 import sys
 from collections.abc import Mapping
@@ -14,6 +16,10 @@ import httpx2
 import msgspec
 import pytest
 from authorizing import REFRESH, TOKEN, Authorizing, Browser, authorizing, everything_in
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from strangers import agent_of, texts_of
 from turnwise.agent.mcp_servers import ServerToolset
@@ -263,6 +269,55 @@ def _keep(login: logins.KeptLogin, *, env: Mapping[str, str]) -> None:
     address = ServerAddress(url=login.url)
     text = msgspec.json.encode(login).decode()
     keep_key(address.login_name, text, origin=origin_of(login.url), env=env, in_file=True)
+
+
+async def test_a_name_keeps_its_certificate_and_its_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection goes to what was resolved; TLS asks for the name, whose certificate counts, and `Host` has it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("as.localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    (tmp_path / "cert.pem").write_bytes(made.public_bytes(pem))
+    asked: list[str | None] = []
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    context.sni_callback = lambda _, sni, __: asked.append(sni)
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
+        await writer.drain()
+        writer.close()
+
+    looked_up: list[object] = []
+
+    async def look_up(host: object, *_: object, **__: object) -> list[object]:
+        looked_up.append(host)
+        return [(0, 0, 0, "", ("127.0.0.1", 0))]
+
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+            async with logins._client_of(ServerAddress(url="http://127.0.0.1/mcp")) as client:
+                response = await client.send(httpx2.Request("GET", f"https://as.localhost:{port}/x"))
+    assert response.status_code == 200 and looked_up == ["as.localhost"] and asked == ["as.localhost"]
+    assert f"host: as.localhost:{port}".encode() in heads[0].lower()
 
 
 async def test_the_command_logs_in_and_out_and_ctrl_c_ends_it(env: Mapping[str, str], tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ def _error_code(body: bytes) -> str:
 
 
 def _client_of(address: ServerAddress) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(transport=_JudgedTransport(address.url), timeout=FETCH_S, follow_redirects=False)
+    return httpx2.AsyncClient(transport=_JudgedTransport(address.url), timeout=None, follow_redirects=False)
 
 
 def _provider_of(
