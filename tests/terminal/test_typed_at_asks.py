@@ -174,8 +174,8 @@ async def test_a_letter_answers_alone_only_if_the_question_was_there_before_it(t
 
 @pytest.mark.promise("wait:ask")
 async def test_enter_right_behind_the_letter_ends_the_line_once(typist: Typist) -> None:
-    """Proves: an Enter that comes before the letter has stood alone for long enough ends the question, and no error is shown while
-    the line is put away."""
+    """Proves: an Enter that comes before the letter has stood alone for long enough ends the question, and no error is shown
+    while the line is put away."""
     errors: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: errors.append(context))
     one_key = OneKey(lambda: ["y"], input=typist.keys, pause=typist.pause, clock=typist.clock, alone_s=0)
