@@ -34,6 +34,7 @@ FAMILIES = {
     "openai_chat": "Chat Completions",
     "openai_responses": "Responses",
     "anthropic_messages": "Anthropic",
+    "gemini": "Gemini",
 }
 INTRO = """# What real agents make of broken streams, with and without the gateway
 <!-- drawn by scripts/run_agents.py from a run; change the script, not this page -->
