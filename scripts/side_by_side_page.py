@@ -72,7 +72,9 @@ NOTES = """\
 - **opencode** has no sandbox. It runs commands unasked; it judges by their words whether they leave the folder, and asks where
   a path outside is named.
 - **turnwise** asks where a command names a key, a hook or a path outside, in sandbox mode too, and its sandbox holds what the
-  words do not show. One thing costs keys here: before the last of 20 steps it asks whether the turn may take 20 more (Enter).
+  words do not show. Before the last of 20 steps it asks whether the turn may take 20 more (Enter): two questions of the
+  refactoring in each mode, and all of sandbox mode's. The others have no such limit. Its first start asks more than those of
+  Codex and opencode, which ask nothing: the table above says what these let through.
 
 ## What was not tried
 - A large live model, and Claude Code's auto mode with its check on the server.

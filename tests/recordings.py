@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from turnwise.vocab import ArgumentsState, Response, Usage, calls_of, reasoning_of, refusal_of, text_of
 from turnwise.wire import family as registry
 from turnwise.wire.profiles import Profile, builtin_profiles
+from turnwise.wire.relay_facts import relay_facts
 from whole_streams import read_stream
 
 FAMILIES = {
@@ -22,6 +23,8 @@ FAMILIES = {
     "openai_responses": "openai_responses",
     "anthropic": "anthropic_messages",
     "gemini": "gemini",
+    "ollama": "ollama_chat",
+    "cohere": "cohere_chat",
 }
 """The corpus's name of a family -> ours."""
 
@@ -51,7 +54,7 @@ class Row(NamedTuple):
 
 @cache
 def rows(corpus: Path) -> tuple[Row, ...]:
-    """Every stream of our four families, `reported/` included."""
+    """Every stream of our families, `reported/` included."""
     found: list[Row] = []
     for manifest in (corpus / "manifest.jsonl", corpus / "reported" / "manifest.jsonl"):
         for line in manifest.read_text(encoding="utf-8").splitlines():
@@ -162,6 +165,16 @@ def expected_usage(row: Row) -> Usage | None:
                 cache_read_tokens=read,
                 cache_write_tokens=write,
             )
+        case "ollama_chat":
+            return Usage(input_tokens=_count(usage, "prompt_eval_count"), output_tokens=_count(usage, "eval_count"))
+        case "cohere_chat":
+            usage = json.loads(json.dumps(usage), parse_float=lambda text: int(float(text)))
+            return Usage(
+                input_tokens=_count(usage, "tokens", "input_tokens"),
+                output_tokens=_count(usage, "tokens", "output_tokens"),
+                reasoning_tokens=_count(usage, "tokens", "reasoning_tokens"),
+                cache_read_tokens=_count(usage, "cached_tokens"),
+            )
         case _:
             thoughts = _count(usage, "thoughtsTokenCount")
             return Usage(
@@ -211,6 +224,11 @@ def _count(usage: dict[str, Any], *path: str) -> int:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, int) else 0
+
+
+def spoken(corpus: Path) -> tuple[Row, ...]:
+    """Those of families that clients of the gateway speak."""
+    return tuple([row for row in rows(corpus) if relay_facts(row.family).has_door])
 
 
 def of_family(corpus: Path, family: str) -> Iterator[Row]:

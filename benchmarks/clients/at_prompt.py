@@ -40,7 +40,7 @@ REPORTS = (
 
 
 class Provider:
-    """Answers each POST with `stream` up to the first delta with WORD, notes when that went, and then keeps the stream open."""
+    """Answers each POST with `stream` up to the first delta with WORD, notes when the first went, and keeps the stream open."""
 
     def __init__(self, stream: bytes, *, models: bytes) -> None:
         end = stream.index(b"\n\n", stream.index(WORD)) + 2
@@ -72,8 +72,8 @@ class Provider:
                 )
                 return
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
-            self.cpu_before = cpu_of(self.pid)
-            self.sent_at = time.monotonic()
+            if self.sent_at is None:
+                self.cpu_before, self.sent_at = cpu_of(self.pid), time.monotonic()
             connection.sendall(self._head)
             connection.recv(1)  # until the agent is stopped
 

@@ -187,6 +187,7 @@ def test_extra_does_not_replace_what_turnwise_writes(family: FamilyName) -> None
         "openai_responses": {"text": {"format": {"type": "text"}}},
         "anthropic_messages": {"output_config": {"format": {"type": "text"}}},
         "gemini": {"generation_config": {"response_mime_type": "text/plain"}},
+        "ollama_chat": {"format": {"type": "text"}},
     }.get(family, {"response_format": {"type": "text"}})
     with pytest.raises(CallerError, match=f"must not have `{next(iter(form))}`.*`output_type`"):
         make(form, output_type=int)

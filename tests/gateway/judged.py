@@ -20,6 +20,7 @@ from turnwise.lab.gateway_check import FAILING_CASES, HEALTHY_CASES, HOPELESS_CA
 from waits import HANG_S
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+UPSTREAMS = ("ollama_chat", "cohere_chat")  # which no client of the gateway speaks
 CLIENTS = {
     "openai_chat": "openai, Chat",
     "openai_responses": "openai, Responses",
@@ -147,8 +148,8 @@ def stage(folder: Path) -> Iterator[Stage]:
 def configuration(lab: str) -> str:
     """One route for each family of an upstream, where `FAMILY--SCRIPT` is the name of the lab's script."""
     routes: list[str] = []
-    for name in FAMILIES:
-        base = f"{lab}/v1beta" if name == "gemini" else f"{lab}/v1"
+    for name in (*FAMILIES, *UPSTREAMS):
+        base = lab if name in UPSTREAMS else f"{lab}/v1beta" if name == "gemini" else f"{lab}/v1"
         upstream = f'{{ url = "{base}", family = "{name}", key_env = "LAB_KEY" }}'
         aliases = ", ".join([f'"{name}--{case}" = "{case}"' for case in CASES])
         routes.append(f"[[route]]\nmodels = []\naliases = {{ {aliases} }}\nupstream = {upstream}\n")

@@ -25,6 +25,8 @@ from turnwise.wire.profiles import DEFAULT_LIMITS, Profile, builtin_profiles
 from whole_streams import read_stream
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+UPSTREAMS = ("ollama_chat", "cohere_chat")
+"""Families that no client of the gateway speaks."""
 ANY = '{"type":"object","properties":{}}'
 TOOLS = tuple(ToolSpec(name=name, parameters=ANY) for name in TOOL_NAMES)
 
@@ -129,7 +131,7 @@ async def _relayed(
         rules=rules or RelayRules(),
     )
     clock, outlet = FakeClock(), Gathered()
-    base = "http://lab.invalid/v1beta" if upstream == "gemini" else "http://lab.invalid/v1"
+    base = "http://lab.invalid" + ("" if upstream in UPSTREAMS else "/v1beta" if upstream == "gemini" else "/v1")
     means = DeliveryMeans(
         endpoint=Endpoint(profile=profile, base_url=base),
         transport=transport,

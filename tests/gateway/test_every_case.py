@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from gateway.relayed import FAMILIES, TOOLS, ask, naively, profile_of, relayed, said, strictly
+from gateway.relayed import FAMILIES, TOOLS, UPSTREAMS, ask, naively, profile_of, relayed, said, strictly
 from tables import each
 from turnwise.endpoints.transport import HttpRequest
 from turnwise.lab import Lab, builtin_scripts, families
@@ -22,7 +22,12 @@ from whole_streams import read_stream
 
 SCRIPTS = builtin_scripts()
 MALFORMED = malformed_cases()
-SPOKEN = [(name, one) for name in [*MALFORMED, *HEALTHY_CASES] for one in FAMILIES if SCRIPTS[name].speaks(one)]
+SPOKEN = [
+    (name, one)
+    for name in [*MALFORMED, *HEALTHY_CASES]
+    for one in (*FAMILIES, *UPSTREAMS)
+    if SCRIPTS[name].speaks(one) and (name != "refusal" or one in FAMILIES)
+]
 
 
 @cache
@@ -75,7 +80,7 @@ def test_all_judges_understand_every_case(name: str, upstream: str, client: str)
 
 
 @pytest.mark.promise("heal:transparent")
-@each(("name", "both"), [spoken for spoken in SPOKEN if spoken[0] in HEALTHY_CASES])
+@each(("name", "both"), [spoken for spoken in SPOKEN if spoken[0] in HEALTHY_CASES and spoken[1] in FAMILIES])
 def test_a_healthy_stream_passes_in_its_own_bytes(name: str, both: str) -> None:
     """Between equal families nothing of a healthy stream changes."""
 

@@ -15,6 +15,7 @@ from gateway.judged import (
     HOPELESS,
     MALFORMED,
     SCRIPTS,
+    UPSTREAMS,
     Cell,
     Stage,
     cells,
@@ -66,6 +67,18 @@ def test_official_clients_get_the_right_answer(client: str, served: Stage, wante
     """Text, calls and finish of a sample: all streams of Chat Completions, and a part of the rest."""
     chosen = [cell for cell in sampled() if cell.client == client]
     assert {cell.upstream for cell in chosen} == set(FAMILIES)
+    assert wrong(chosen, served=served, wanted=wanted) == {}
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize("client", ["openai_chat", "anthropic_messages"])
+def test_upstreams_that_no_client_speaks_answer_official_clients(
+    upstream: str, client: str, served: Stage, wanted: dict[str, Heard | None]
+) -> None:
+    """Each healthy answer, streamed and not: text, parallel calls with ids, and the end."""
+    spoken = [case for case in HEALTHY if SCRIPTS[case].speaks(upstream) and case != "refusal"]
+    chosen = [Cell(case, upstream, client, streamed) for case in spoken for streamed in (True, False)]
     assert wrong(chosen, served=served, wanted=wanted) == {}
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from gateway.official_clients import Heard, HeardCall, Place, ask, failed, given
-from recordings import FAMILIES, Row, differences, of_family, profile_of, rows
+from recordings import FAMILIES, Row, differences, of_family, profile_of, spoken
 from turnwise.relay.client_exchange import ClientSide, EventReader, Relay, RelayEnd, RelayRules, UpstreamSide
 from turnwise.rules.retries import NO_RETRY
 from turnwise.testing.frames import byte_by_byte, random_splits
@@ -158,7 +158,7 @@ def test_healthy_streams_keep_their_bytes(corpus: Path, record_property: Callabl
     """All but those listed, each with its reason, are what came, byte for byte."""
     kinds: Counter[str] = Counter()
     changed: set[str] = set()
-    for row in rows(corpus):
+    for row in spoken(corpus):
         raw, answer = row.path.read_bytes(), relayed(row, client=row.family)
         kind = "same" if answer.out == raw else "completed" if answer.out.startswith(raw) else "written anew"
         if row.file in ERRORS:
@@ -168,7 +168,7 @@ def test_healthy_streams_keep_their_bytes(corpus: Path, record_property: Callabl
             changed.add(row.file)
     # Of our stand-ins ten are Gemini's arrays, and in twenty a call begins before the last piece of the one before it.
     made = {file for file in changed if "stand-in" in file}
-    assert changed - made == WRITTEN_ANEW & {row.file for row in rows(corpus)} and len(made) <= MADE_ANEW
+    assert changed - made == WRITTEN_ANEW & {row.file for row in spoken(corpus)} and len(made) <= MADE_ANEW
     assert kinds["same"] >= LEAST_SAME
     record_property("compared", f"{kinds.total()} streams through the relay: {dict(kinds)}")
 

@@ -4,6 +4,9 @@ import json
 from typing import Any, NamedTuple, Protocol
 
 import anthropic
+import cohere
+import httpx
+import ollama
 import openai
 from google import genai
 from google.genai import types
@@ -313,11 +316,115 @@ class GeminiLoop:
         self.client.close()
 
 
+class OllamaLoop:
+    """Its calls have no ids, and nothing forbids a call: the tools are left out."""
+
+    def __init__(self, url: str, *, model: str, streamed: bool, structured: bool) -> None:
+        self.client = ollama.AsyncClient(host=url, **PLAIN)
+        self.model, self.streamed = model, streamed
+        self.messages: list[Any] = [{"role": "system", "content": "You work in a folder."}]
+        self.extra: dict[str, Any] = {"format": OUTPUT_SCHEMA} if structured else {}
+        self.tools: list[Any] = [
+            {"type": "function", "function": {"name": name, "parameters": schema_of(name)}} for name in PARAMETERS
+        ]
+
+    async def ask(self, *, forbid: bool = False) -> Said:
+        asked: dict[str, Any] = {"model": self.model, "messages": self.messages, **self.extra}
+        asked["tools"] = [] if forbid else self.tools
+        if self.streamed:
+            heard = [part async for part in await self.client.chat(**asked, stream=True)]
+        else:
+            heard = [await self.client.chat(**asked)]
+        text = "".join([part.message.content or "" for part in heard])
+        made = [call for part in heard for call in part.message.tool_calls or ()]
+        calls = tuple([Call("", call.function.name, dict(call.function.arguments)) for call in made])
+        if text or calls:
+            self.messages.append(ollama.Message(role="assistant", content=text, tool_calls=made or None))
+        last = heard[-1]
+        counts = last.prompt_eval_count or 0, last.eval_count or 0
+        return Said(text, calls, last.done_reason == "length", False, False, *counts)
+
+    def user(self, text: str) -> None:
+        self.messages.append({"role": "user", "content": text})
+
+    def results(self, results: list[tuple[Call, str]]) -> None:
+        self.messages += [{"role": "tool", "tool_name": call.name, "content": content} for call, content in results]
+
+    async def close(self) -> None:
+        await self.client.close()
+
+
+class CohereLoop:
+    """The answer is put together from the events by hand, as its docs do it."""
+
+    def __init__(self, url: str, *, model: str, streamed: bool, structured: bool) -> None:
+        self.http = httpx.AsyncClient(**PLAIN)
+        self.client = cohere.AsyncClientV2("lab", base_url=url, httpx_client=self.http)
+        self.model, self.streamed = model, streamed
+        self.messages: list[Any] = [{"role": "system", "content": "You work in a folder."}]
+        tools = [{"type": "function", "function": {"name": name, "parameters": schema_of(name)}} for name in PARAMETERS]
+        form = {"type": "json_object", "json_schema": OUTPUT_SCHEMA}
+        self.extra: dict[str, Any] = {"response_format": form} if structured else {"tools": tools}
+
+    async def ask(self, *, forbid: bool = False) -> Said:
+        asked: dict[str, Any] = {"model": self.model, "messages": self.messages, **self.extra}
+        if forbid:
+            asked["tool_choice"] = "NONE"
+        text, made = "", dict[int, list[str]]()
+        if self.streamed:
+            end: Any = None
+            async for event in self.client.chat_stream(**asked):
+                match event.type:
+                    case "content-delta":
+                        text += event.delta.message.content.text or ""
+                    case "tool-call-start":
+                        call = event.delta.message.tool_calls
+                        made[event.index] = [call.id, call.function.name, call.function.arguments or ""]
+                    case "tool-call-delta":
+                        made[event.index][2] += event.delta.message.tool_calls.function.arguments
+                    case "message-end":
+                        end = event.delta
+                    case _:
+                        pass
+        else:
+            end = await self.client.chat(**asked)
+            text = "".join([one.text for one in end.message.content or () if one.type == "text"])
+            for place, call in enumerate(end.message.tool_calls or ()):
+                made[place] = [call.id, call.function.name, call.function.arguments]
+        calls = tuple([Call(id, name, whole_json(arguments)) for id, name, arguments in made.values()])
+        kept: dict[str, Any] = {"role": "assistant", "content": text}
+        if calls:
+            kept["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": json.dumps(call.arguments or {})},
+                }
+                for call in calls
+            ]
+        if text or calls:
+            self.messages.append(kept)
+        tokens = end.usage.tokens
+        counts = int(tokens.input_tokens), int(tokens.output_tokens)
+        return Said(text, calls, end.finish_reason == "MAX_TOKENS", False, False, *counts)
+
+    def user(self, text: str) -> None:
+        self.messages.append({"role": "user", "content": text})
+
+    def results(self, results: list[tuple[Call, str]]) -> None:
+        self.messages += [{"role": "tool", "tool_call_id": call.id, "content": content} for call, content in results]
+
+    async def close(self) -> None:
+        await self.http.aclose()
+
+
 LOOPS: dict[str, Any] = {
     "openai_chat": ChatLoop,
     "openai_responses": ResponsesLoop,
     "anthropic_messages": AnthropicLoop,
     "gemini": GeminiLoop,
+    "ollama_chat": OllamaLoop,
+    "cohere_chat": CohereLoop,
 }
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from gateway.relayed import FAMILIES, ask, profile_of
 from gateway.relayed import relayed as through_lab
-from recordings import rows
+from recordings import spoken
 from tables import each
 from turnwise.relay.client_exchange import ClientSide, Relay, RelayEnd, RelayRules, Send, UpstreamSide
 from turnwise.relay.event_reader import ArrayAnswer, EventReader
@@ -230,7 +230,7 @@ def test_so_is_one_for_a_client_of_another_family(upstream: str, client: str, ru
 @each("name", FAMILIES, meeting="each")
 def test_recorded_streams_without_their_last_line_ends_leave_no_event_open(corpus: Path, name: str, rules: str) -> None:
     """Whatever the stream was, it is the same as with its line ends, or one error."""
-    for row in rows(corpus):
+    for row in spoken(corpus):
         if row.family != name:
             continue
         stream = row.path.read_bytes().rstrip(b"\r\n")

@@ -107,20 +107,22 @@ def test_a_person_edits_a_command_and_nobody_is_asked_what_would_fail(lab: Lab, 
 
 
 @pytest.mark.promise("end:forced-answer")
-def test_the_step_limit_asks_and_goes_on(lab: Lab, folder: Path) -> None:
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_the_step_limit_asks_and_goes_on(lab: Lab, folder: Path, columns: int) -> None:
     """Proves (issue 46): Enter gives as many steps again; `n` ends in the forced answer; the figures are those of the turn."""
-    with at_terminal("run", "Search.", "--max-steps", "3", *at(lab, "never-stops"), cwd=folder) as person:
-        shown = " ".join(person.sees("then no)").split())
+    begun = ("run", "Search.", "--max-steps", "3", *at(lab, "never-stops"))
+    with at_terminal(*begun, cwd=folder, columns=columns) as person:
+        shown = " ".join(person.sees("no)").split())
         assert re.search(
             r"2 steps, 2 requests, cost (\$|unknown|at least)\S*; the next step is the last of this turn", shown
         )
         assert "Take up to 3 more? [Y/n]" in shown
         person.types("later\r")
         person.sees("is no answer to this; it is y or n")
-        person.sees("then no)")
+        person.sees("no)")
         person.types(ENTER)
         person.sees("5 steps, 5 requests, cost ")
-        person.sees("then no)")
+        person.sees("no)")
         person.types(f"n{ENTER}")
         assert "step_limit" in person.leaves_by(3)
     assert lab.count() == 6

@@ -103,8 +103,8 @@ def given(text: str, *args: str) -> Ran:
 
 
 def test_a_new_user_pastes_a_key_and_the_first_prompt_is_answered(folder: Path, tmp_path: Path) -> None:
-    """Pasted in brackets and broken over two lines; not echoed; a wrong one is not kept; the session begins with the prompt that
-    stood on the command line, and the next one needs no question."""
+    """Pasted in brackets and broken over two lines; not echoed; a wrong one is not kept; a misspelt provider is asked for again,
+    the key is not. The session begins with the prompt that stood on the command line, and the next one needs no question."""
     with running_lab([ANSWER], key=KEY) as lab:
         house(tmp_path, lab.url)
         with at_terminal("Hello there.", cwd=folder) as person:
@@ -118,6 +118,9 @@ def test_a_new_user_pastes_a_key_and_the_first_prompt_is_answered(folder: Path, 
             person.types(f"k{ENTER}")
             person.sees("paste the key (it is not shown):")
             person.types(f"{PASTED}{ENTER}")
+            person.sees("whose key is it?")
+            person.types(f"hosue{ENTER}")
+            person.sees("`hosue` is no provider")
             person.sees("whose key is it?")
             person.types(f"house{ENTER}")
             person.sees("house did not refuse the key: it lists")

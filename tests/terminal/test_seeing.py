@@ -195,11 +195,12 @@ def seen_by(person: Person, *, columns: int = 80) -> Emulator:
     return emulator
 
 
-def test_a_session_shows_its_plan_again_and_calls_who_is_away(folder: Path) -> None:
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_session_shows_its_plan_again_and_calls_who_is_away(folder: Path, columns: int) -> None:
     """Proves: at the prompt the plan stands above and the figures below, also after `--continue`; what is folded opens there, and
     the typed text stays; the title holds our words alone and goes at the end; what the terminal tells of its focus is no text."""
     with running_lab([WORK]) as lab:
-        with at_terminal("--allow", "write", *at(lab, "work"), cwd=folder, columns=80) as person:
+        with at_terminal("--allow", "write", *at(lab, "work"), cwd=folder, columns=columns) as person:
             person.sees("\n>")
             person.types("Go." + ENTER)
             person.sees("Half of it is done.")
@@ -209,16 +210,16 @@ def test_a_session_shows_its_plan_again_and_calls_who_is_away(folder: Path) -> N
             person.sees("half")
             person.types("\x0f")
             person.sees("thought for")
-            person.sees("q: leave")
-            assert "First I look." in seen_by(person).screen
+            person.sees("p: newer")
+            assert "First I look." in seen_by(person, columns=columns).screen
             person.types("q")
             person.sees("> half")
-            screen = seen_by(person).screen
+            screen = seen_by(person, columns=columns).screen
             assert "✓ Look\n▸ Change it\n> half\nask mode · openai_chat:work" in screen, screen
             person.types(CTRL_C)
             person.types(CTRL_D)
             person.leaves_by(0)
-        emulator = seen_by(person)
+        emulator = seen_by(person, columns=columns)
         assert emulator.title == f"turnwise · {folder.name} · is done"
         assert person.raw.count("\x1b[?1004h") == person.raw.count("\x1b[?1004l") > 0
         assert person.raw.rindex("\x1b[23;2t") > person.raw.rindex("\x1b]2;")

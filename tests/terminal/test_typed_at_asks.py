@@ -1,5 +1,6 @@
 """What somebody is typing when something is asked: the ask comes first, the text comes back, and no key of it is an answer."""
 
+import asyncio
 import os
 import pty
 import shlex
@@ -8,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prompt_toolkit import PromptSession
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import DummyOutput
 
 from terminal.person import CTRL_D, at_terminal
-from terminal.running import at, running_lab, script
+from terminal.running import WAIT_S, at, running_lab, script
 from terminal.test_processes import wait_until
 from turnwise.base.threads import quickest_loop, run_to_end
 from turnwise.lab import Lab, Script
@@ -108,9 +111,23 @@ class Typist:
         pressed = [KeyPress(Keys.BracketedPaste, text)] if pasted else [KeyPress(char, char) for char in text]
         return "".join([key.data for key in self.keys.sift(pressed)])
 
+    def types(self, text: str) -> None:
+        os.write(self._end, text.encode())
+
     def close(self) -> None:
         self._file.close()
         os.close(self._end)
+
+
+class Unanswering(DummyOutput):
+    """A terminal that is slow to say where its cursor is: the line is put away only when it has."""
+
+    @property
+    def responds_to_cpr(self) -> bool:
+        return True
+
+    def get_rows_below_cursor_position(self) -> int:
+        raise NotImplementedError
 
 
 @pytest.fixture
@@ -153,6 +170,23 @@ async def test_a_letter_answers_alone_only_if_the_question_was_there_before_it(t
     assert typist.keys.sift([enter]) == []
     await typist.clock.advance(PAUSE_S)
     assert typist.keys.sift([enter]) == [enter]
+
+
+@pytest.mark.promise("wait:ask")
+async def test_enter_right_behind_the_letter_ends_the_line_once(typist: Typist) -> None:
+    """Proves: an Enter that comes before the letter has stood alone for long enough ends the question, and no error is shown
+    while the line is put away."""
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: errors.append(context))
+    one_key = OneKey(lambda: ["y"], input=typist.keys, pause=typist.pause, clock=typist.clock, alone_s=0)
+    session = PromptSession[str](input=typist.keys, output=Unanswering())
+    session.default_buffer.on_text_changed += one_key.watch
+    typist.keys.wants("choice")
+    one_key.stands()
+    await typist.clock.advance(max(PAUSE_S, STOOD_S))
+    async with asyncio.timeout(WAIT_S):
+        assert await session.prompt_async("? ", pre_run=lambda: typist.types("y\r"), set_exception_handler=False) == "y"
+    assert errors == []
 
 
 @pytest.mark.promise("wait:ask")

@@ -179,7 +179,7 @@ PIECES = [
     "-f", "$IFS", "${IFS}x", "$(touch made)", "`touch made`", ";touch made", "& touch made", "&& touch made", "| sh",
     ">made", "2>made",
     "<x", "<<E\nx\nE", "\ntouch made", "# c", "{a,b}", "*", "?", "~", "\\\n", "$'\\x3b'", "a\\;touch", "@list", "a=b",
-    "\u0441", "\u202e",
+    "\u0441", "\u202e", "<(touch made)", "&>made", ">|made", "|&touch made", "a[$(touch made)]=1", "--output=made", "\r",
     "'\n'", "\"$(touch made)\"", "'$(touch made)'", "\\$x", "''", "!x", "[x]", "-D", "--fix",
 ]  # fmt: skip
 

@@ -13,6 +13,8 @@ MESSAGES = {
     "openai_responses": "input",
     "anthropic_messages": "messages",
     "gemini": "contents",
+    "ollama_chat": "messages",
+    "cohere_chat": "messages",
 }
 PIECES = {"anthropic_messages": "content", "gemini": "parts"}
 SYSTEM = ("system", "instructions", "systemInstruction")

@@ -1,4 +1,4 @@
-"""What every family owes alike, whatever its format: found by asking all four the same."""
+"""What every family owes alike, whatever its format: found by asking all the same."""
 
 import json
 from typing import get_args
@@ -94,7 +94,8 @@ def test_the_schema_is_told_in_words_where_there_is_no_field_for_it(name: Family
 def test_a_file_that_the_endpoint_does_not_take_is_named_in_its_place(name: FamilyName) -> None:
     profile = msgspec.structs.replace(profile_of(name), files="images")
     message = sent(family(name), ask(Text("read"), PDF), profile).messages[0]
-    assert message.parts == (Text("read"), LEFT_OUT)
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
+    assert "\n\n".join(texts) == f"read\n\n{LEFT_OUT.text}" and len(texts) == len(message.parts)
 
 
 @each_family
@@ -150,7 +151,7 @@ def test_the_wait_is_read_from_headers_and_from_words(name: FamilyName) -> None:
     assert decode(429, {"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}, b"").retry_after_s is None
 
 
-@each_family
+@pytest.mark.parametrize("name", [name for name in NAMES if relay_facts(name).has_door])
 def test_opaque_json_with_line_breaks_stays_one_event(name: FamilyName) -> None:
     """Whatever the opaque data looks like, each event of the stream is one line of JSON."""
     kinds = {"openai_chat": "executed_tools"}

@@ -1,5 +1,7 @@
 """An overflow is known by the words of every local server, in every family, as an answer and inside a stream."""
 
+from typing import get_args
+
 import msgspec
 import pytest
 
@@ -10,7 +12,7 @@ from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.family import MODULES, family
 from turnwise.wire.profiles import FamilyName, Profile
 
-FAMILIES: tuple[FamilyName, ...] = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 
 # Words -> the figures that they name. Each with its server; all from public issues and the servers' own sources.
 WORDS: dict[str, ToldLimits | None] = {
@@ -89,9 +91,13 @@ def streamed(name: FamilyName, error: dict[str, object]) -> Fault | None:
     event: dict[str, object] = {"type": "error", "error": error} if name != "gemini" else {"error": error}
     if name == "openai_chat":
         event = {"error": error}
-    prefix = b"" if name in ("openai_chat", "gemini") else b"event: error\n"
+    prefix = b"data: " if name in ("openai_chat", "gemini") else b"event: error\ndata: "
+    if name == "ollama_chat":
+        prefix = b""
+    if name == "cohere_chat":
+        event = {"type": "message-end", "delta": {"finish_reason": "ERROR", "error": error}}
     reader = ResponseReader(family(name), profile=Profile(name=name, family=name))
-    reader.feed(prefix + b"data: " + msgspec.json.encode(event) + b"\n\n")
+    reader.feed(prefix + msgspec.json.encode(event) + b"\n\n")
     return reader.finish().fault
 
 

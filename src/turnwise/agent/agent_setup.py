@@ -574,7 +574,7 @@ def _asks_for_form(field: str, given: object) -> bool:
         if type(given) is dict
         else set[str]()
     )
-    return field == "response_format" or bool(
+    return field in ("response_format", "format") or bool(
         inner & {"format", "responsemimetype", "responseschema", "responsejsonschema"}
     )
 

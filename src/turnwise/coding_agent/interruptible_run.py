@@ -13,6 +13,7 @@ from turnwise.coding_agent.workplace import Workplace
 from turnwise.rules.advice import for_people
 from turnwise.rules.answer_room import read_local_answer, results_said
 from turnwise.rules.permissions import Policy, judge_permission
+from turnwise.running.run_context import is_planning
 from turnwise.running.watcher_events import ChildSeen, ToolFinished, ToolStarted, WatcherEvent
 from turnwise.turn.config import TurnResult
 from turnwise.turn.events import PlannedCall
@@ -100,9 +101,9 @@ class Seeing:
         return len(reading) < len(calls)
 
     def before_command(self) -> None:
-        """Say once how commands run here, before the first."""
-        note, self._commands_note = self._commands_note, ""
-        if note:
+        """Say once how commands run here, before the first outside plan mode, which has said itself what they find."""
+        if self._commands_note and not is_planning():
+            note, self._commands_note = self._commands_note, ""
             self._guarded(lambda: self._tell(note))
 
     def _guarded(self, show: Callable[[], object]) -> None:

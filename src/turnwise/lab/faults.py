@@ -15,6 +15,7 @@ from turnwise.vocab import Finished, Frame, Response, TextDelta, ToolCallDelta
 from turnwise.wire.sse import encode_event
 
 EVENT_STREAM = "text/event-stream"
+LINES = "application/x-ndjson"
 JSON = "application/json"
 ENDLESS_BYTES = 10 * 1024 * 1024  # past every line limit; issue: "a 10 MB line without an end"
 RANDOM_BYTES = 4096
@@ -23,9 +24,7 @@ HTML = (
 )
 BROKEN_BYTE = b"\xff"  # never part of UTF-8
 
-# What keeps a connection alive and says nothing, where a family has no event for it; gateways send white space before a body.
-COMMENT = b": keep-alive\n\n"
-BLANK = b" "
+BLANK = b" "  # gateways send white space before a body, so that a connection stays alive
 
 Ending = Literal["close", "reset", "stall", "pings"]
 
@@ -71,14 +70,14 @@ def bend(
             ping = ping_of(family, streamed=streamed)
             return replace(healthy, pieces=sent_before(healthy.pieces, after=fault.after), ending=fault.kind, ping=ping)
         case "endless-line":
-            start = b"data: {" if streamed else b'{"'
+            start = b"data: {" if streamed and not family.lines else b'{"'
             return replace(healthy, pieces=(start, *[b"x" * 65536] * (ENDLESS_BYTES // 65536)))
         case "random-bytes":
             return replace(healthy, pieces=(random.Random(0).randbytes(RANDOM_BYTES),))
         case "sent-twice":
             return replace(healthy, pieces=healthy.pieces * 2) if streamed else healthy
         case "torn-event":
-            return replace(healthy, pieces=torn(healthy.pieces, before=before))
+            return replace(healthy, pieces=torn(healthy.pieces, before=before, lines=family.lines))
         case "invalid-utf8":
             word = text[:4].encode()
             if not word:
@@ -86,7 +85,7 @@ def bend(
             return replace(healthy, pieces=tuple([piece.replace(word, BROKEN_BYTE + word) for piece in healthy.pieces]))
 
 
-def torn(pieces: tuple[bytes, ...], *, before: tuple[bytes, ...] | None) -> tuple[bytes, ...]:
+def torn(pieces: tuple[bytes, ...], *, before: tuple[bytes, ...] | None, lines: bool) -> tuple[bytes, ...]:
     """The pieces with a stray line break inside the event that `before` ends with or in. A body gets a byte that is no
     UTF-8 inside its first string with a space, which is what the model said."""
     whole = b"".join(pieces)
@@ -94,8 +93,9 @@ def torn(pieces: tuple[bytes, ...], *, before: tuple[bytes, ...] | None) -> tupl
         at = whole.find(b" ")
         return (whole[:at] + BROKEN_BYTE + whole[at:],)
     end = len(b"".join(before))
-    start = whole.rfind(b"\n\n", 0, max(0, end - 2)) + 1
-    at = (whole.find(b"data: ", start) + len(b"data: ") + whole.find(b"\n\n", start + 1)) // 2
+    head, gap = (b"", b"\n") if lines else (b"data: ", b"\n\n")
+    start = whole.rfind(gap, 0, max(0, end - len(gap))) + 1
+    at = (whole.find(head, start) + len(head) + whole.find(gap, start + 1)) // 2
     return (whole[:at] + b"\n" + whole[at:],)
 
 
@@ -115,7 +115,7 @@ def broken_at(
 ) -> Outgoing:
     """The response as far as its place, and then what goes wrong. Before the first event something that says nothing is sent,
     so that there are headers."""
-    silence = COMMENT if streamed else BLANK
+    silence = family.comment if streamed else BLANK
     pieces = before if before is not None else body_until(fault.at, body=b"".join(healthy.pieces))
     if fault.at == "start":
         pieces = (silence,)
@@ -138,7 +138,7 @@ def broken_at(
 def ping_of(family: LabFamily, *, streamed: bool) -> bytes:
     if not streamed:
         return BLANK
-    return event_of(family, family.ping.encode()) if family.ping else COMMENT
+    return event_of(family, family.ping.encode()) if family.ping else family.comment
 
 
 def sent_until(at: FaultPoint, *, frames: Sequence[Frame], written: Sequence[bytes]) -> tuple[bytes, ...]:
@@ -194,6 +194,8 @@ def error_event(family: LabFamily, rejected: Rejected) -> bytes:
 
 def event_of(family: LabFamily, data: bytes) -> bytes:
     """An event as this family's API sends it, with its type as its name where it has names."""
+    if family.lines:
+        return data + b"\n"
     return encode_event(data, name=text(table(parse(data)).get("type")) if family.names_events else "")
 
 

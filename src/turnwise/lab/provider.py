@@ -12,7 +12,7 @@ from turnwise.lab import strict
 from turnwise.lab.caches import CacheUse, PromptCaches
 from turnwise.lab.families import FAMILIES, Route, gemini
 from turnwise.lab.families.family import Conversation, LabFamily
-from turnwise.lab.faults import EVENT_STREAM, JSON, Outgoing, bend, refusal, sent_until, stream_of
+from turnwise.lab.faults import EVENT_STREAM, JSON, LINES, Outgoing, bend, refusal, sent_until, stream_of
 from turnwise.lab.raw import Raw, dump, parse, table, text
 from turnwise.lab.replay import RecordedConversation, Unexpected, find
 from turnwise.lab.replies import (
@@ -312,11 +312,12 @@ def with_transformations(outgoing: Outgoing, *, thinking: ThinkingJudge, judged:
 def encoded(family: Family, *, reply: LabReply, request: Request, streamed: bool) -> Outgoing:
     response, own = reply.response, FAMILIES[family.name]
     before: tuple[bytes, ...] | None = None
+    kind = LINES if own.lines else EVENT_STREAM
     if not streamed:
         outgoing = Outgoing(status=200, content_type=JSON, pieces=(family.encode_body(response, request),))
     elif reply.wire is not None:
         pieces = stream_of(reply.wire, family=own, response=response)
-        outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple(pieces))
+        outgoing = Outgoing(status=200, content_type=kind, pieces=tuple(pieces))
     else:
         encoder = family.stream_encoder(request)
         frames = streamed_frames(own, response=response, piece=reply.piece)
@@ -326,7 +327,7 @@ def encoded(family: Family, *, reply: LabReply, request: Request, streamed: bool
             before = sent_until(reply.fault.at, frames=frames, written=written)
         if reply.ends_unsaid:
             written += stream_of("\n".join(own.unsaid_end(response)), family=own, response=response)
-        outgoing = Outgoing(status=200, content_type=EVENT_STREAM, pieces=tuple([piece for piece in written if piece]))
+        outgoing = Outgoing(status=200, content_type=kind, pieces=tuple([piece for piece in written if piece]))
     if reply.fault is None:
         return outgoing
     said = text_of(response.message) or called_with(response)

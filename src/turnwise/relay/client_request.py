@@ -61,6 +61,7 @@ def _fixed_paths() -> Mapping[tuple[str, str], AskedPath]:
     return {
         place: AskedPath(family=relay_facts(name).name, kind=kind)
         for name in MODULES
+        if relay_facts(name).has_door
         for place, kind in relay_facts(name).paths.items()
     }
 

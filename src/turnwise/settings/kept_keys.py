@@ -111,10 +111,10 @@ def _unsafe(path: Path, why: str) -> CallerError:
 
 
 def keep_key(
-    provider: str, key: str, *, origin: str, env: Mapping[str, str], in_file: bool = False
+    provider: str, key: str, *, origin: str, env: Mapping[str, str], in_file: bool = False, shows_end: bool = True
 ) -> tuple[KeptKey, str]:
     """Store the provider's key, in place of one that was there; with what was stored comes why it is in the file, where no
-    keyring answers. Raises CallerError."""
+    keyring answers. The login of an MCP server is a key, too, under the server's address. Raises CallerError."""
     kept_keys(env)  # nothing is asked for a file that cannot be written
     why, place = "", "file"
     if not in_file:
@@ -123,7 +123,7 @@ def keep_key(
             place = "keyring"
         except NoKeyring as error:
             why = str(error)
-    end = key[-4:] if len(key) >= 20 else ""  # of a short key it would be too much
+    end = key[-4:] if len(key) >= 20 and shows_end else ""  # of a short key it would be too much
     kept = KeptKey(origin=origin, place=place, end=end, key=key if place == "file" else "")
     with _alone(env) as before:
         _write({**before, provider: kept}, env=env)

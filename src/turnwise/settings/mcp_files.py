@@ -19,6 +19,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -63,10 +64,20 @@ class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """A server elsewhere, over streamable HTTP. `headers` go with every request."""
+    """A server elsewhere, over streamable HTTP. `headers` go with every request. `uses_login`: so does what `turnwise mcp login`
+    has kept for this address. `client_id` and `client_secret` are turnwise's own at the authorization server of the server; an id
+    that is an https address is that of a document which describes the client."""
 
     url: str
     headers: Mapping[str, str] = {}
+    uses_login: bool = False
+    client_id: str = ""
+    client_secret: str = ""
+
+    @property
+    def login_name(self) -> str:
+        """Under which its login is kept, beside the keys of providers: the path of an address may hold a secret."""
+        return f"mcp:{urlsplit(self.url).hostname}:{hashlib.sha256(self.url.encode()).hexdigest()[:12]}"
 
     def __repr__(self) -> str:
         return f"ServerAddress(headers={sorted(self.headers)})"
@@ -117,7 +128,19 @@ MAX_BYTES = 256 * 1024
 MAX_SERVERS = 50
 _OWN_VARIABLES = "TURNWISE_"  # turnwise's own: one may hold the address of a journal, with a password
 _USERS_OWN = ("sandbox", "network", "effects", "trusts_hints", "sampling")  # what widens what a server may do
-_KEYS = ("command", "args", "env", "url", "headers", "type", "start_s", "call_s", *_USERS_OWN)
+_KEYS = (
+    "command",
+    "args",
+    "env",
+    "url",
+    "headers",
+    "client_id",
+    "client_secret",
+    "type",
+    "start_s",
+    "call_s",
+    *_USERS_OWN,
+)
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./${}-]+")
 _LOGIN = re.compile(r"://[^/@]*@")
@@ -318,7 +341,14 @@ class _Reader:
             address = self._text(url, "url")
             if not is_web_address(address):
                 raise CallerError(f"{self._where}: `url` begins with `https://` or `http://`")
-            return ServerAddress(url=address, headers=self._texts("headers"))
+            headers = self._texts("headers")
+            return ServerAddress(
+                url=address,
+                headers=headers,
+                uses_login="authorization" not in map(str.lower, headers),
+                client_id=self._text(self._given.get("client_id", ""), "client_id"),
+                client_secret=self._text(self._given.get("client_secret", ""), "client_secret"),
+            )
         words = [command] if isinstance(command, str) else command
         return ServerCommand(
             argv=(*self._words(words, "command"), *self._words(self._given.get("args", []), "args")),

@@ -150,11 +150,17 @@ def ask_key_at(terminal: Terminal, base_url: str) -> list[str]:
 
 
 def ask_whose(terminal: Terminal) -> Profile:
-    """The provider that the person names. Raises CallerError."""
+    """The provider that the person names, asked again for a name that is none: their key is not thrown away. Raises
+    CallerError if they name none."""
     from turnwise.terminal.words import model_completer
 
     names = model_completer(lambda begun: [name for name in builtin_profiles() if name.startswith(begun)])
-    return find_profile(_line(terminal, WHOSE, completer=names).partition(":")[0])
+    while named := _line(terminal, WHOSE, completer=names).partition(":")[0]:
+        try:
+            return find_profile(named)
+        except CallerError as error:
+            terminal.say(clean_row(str(error)))
+    raise CallerError("whose key it is was not said: it was not kept")
 
 
 def _keeps_untried(terminal: Terminal | None) -> bool:

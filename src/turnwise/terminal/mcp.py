@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -19,7 +20,8 @@ from turnwise.coding_agent.asked_calls import is_attended
 from turnwise.coding_agent.mcp_servers import named_servers, refusal_of, start_of, toolset_of
 from turnwise.coding_agent.text import clean_line, shortened, style
 from turnwise.errors import CallerError
-from turnwise.settings.mcp_files import NamedServer, check_server_name, is_web_address, shown
+from turnwise.settings.kept_keys import drop_key, kept_keys, keys_file
+from turnwise.settings.mcp_files import NamedServer, ServerAddress, check_server_name, is_web_address, shown
 from turnwise.settings.user_settings import add_server, remove_server
 from turnwise.terminal.command_options import (
     FOLDER,
@@ -28,7 +30,7 @@ from turnwise.terminal.command_options import (
     options_of_editors,
     options_of_serving,
 )
-from turnwise.terminal.failures import FAILED, as_one_line, write_json
+from turnwise.terminal.failures import FAILED, Failure, as_one_line, write_json
 from turnwise.terminal.last_line import EndsWithLine
 from turnwise.terminal.rows import say
 from turnwise.terminal.terminal import confirm_at_terminal
@@ -108,6 +110,7 @@ Examples:
   turnwise mcp add git -- mcp-server-git
   turnwise mcp add docs --url https://example.org/mcp --header "Authorization=Bearer ${DOCS_TOKEN}"
   turnwise mcp test git
+  turnwise mcp login docs
   turnwise mcp remove git
   turnwise mcp serve --root ~/projects
   turnwise run --mcp servers.json --allow 'mcp(git.*)' "what changed this week?"
@@ -128,7 +131,7 @@ CWD = click.option("--cwd", type=FOLDER, help="As a run in this folder would.")
 
 @click.group(epilog=MCP_EPILOG)
 def mcp_command() -> None:
-    """List, add, remove and test MCP servers, or be one."""
+    """List, add, remove and test MCP servers, log in at them, or be one."""
 
 
 @mcp_command.command("list", cls=EndsWithLine)
@@ -215,12 +218,7 @@ def remove(name: str, as_json: bool) -> None:
 def test(name: str, files: tuple[Path, ...], cwd: Path | None, network: bool, as_json: bool) -> None:
     """Start a server, list what it offers, and end it. The exit code is 1 if it does not start."""
     with as_one_line():
-        found = named_servers(_folder(cwd), files=files, network=network, leave_out=_tell_left_out)
-        servers = {one.name: one for one in found}
-        if name not in servers:
-            there = in_ticks(servers) or "none: `turnwise mcp add NAME -- COMMAND` names one"
-            raise CallerError(f"no MCP server `{name}`; there are {there}")
-        toolset = _judged(servers[name], network=network, as_json=as_json)
+        toolset = _judged(_named(name, files=files, cwd=cwd, network=network), network=network, as_json=as_json)
         if not as_json:
             say(style(f"starting `{name}`, {toolset.entry.start_s:g} s at most", "dim", stream=sys.stderr))
         outcome = run_to_end(_tested(toolset))
@@ -230,6 +228,117 @@ def test(name: str, files: tuple[Path, ...], cwd: Path | None, network: bool, as
             _show(outcome)
     if not outcome.started:
         sys.exit(FAILED)
+
+
+LOGIN_EPILOG = """\b
+Examples:
+  turnwise mcp login docs
+  turnwise mcp login docs --scope "files:write"
+  turnwise mcp login docs --no-browser --port 8765
+
+\b
+Exit codes: 0 logged in; 1 the server or its authorization server refused it, or nobody answered; 2 wrong use;
+130 you ended it with Ctrl-C."""
+
+
+@mcp_command.command("login", cls=EndsWithLine, epilog=LOGIN_EPILOG)
+@click.argument("name")
+@MCP_FILES
+@CWD
+@click.option("--no-browser", is_flag=True, help="Print the address only; open it yourself.")
+@click.option("--scope", default="", metavar="WORDS", help="Ask for these rights, beside those of the login so far.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Wait for the answer at this port. [default: any]"
+)
+@click.option("--file", "in_file", is_flag=True, help="Keep it in turnwise's own file, even if a keyring is there.")
+@json_option("One JSON object: the server, who gave the login, and what it may do.")
+def login(
+    name: str,
+    files: tuple[Path, ...],
+    cwd: Path | None,
+    no_browser: bool,
+    scope: str,
+    port: int,
+    in_file: bool,
+    as_json: bool,
+) -> None:
+    """Log in at a remote server with your browser (OAuth).
+
+    The login is kept as keys are: in the system's keyring, or in a file that only you can read. It goes to that server alone, and
+    turnwise renews it. Your browser must run on this machine: the answer comes to 127.0.0.1.
+    """
+    with as_one_line():
+        require_extras("mcp")
+        from turnwise.tools.mcp.logins import log_in
+        from turnwise.tools.mcp.server_bounds import McpFailure
+
+        server = _named(name, files=files, cwd=cwd)
+        address = _remote(server)
+        start = start_of(server, trust=ServerTrust.of_user(os.environ))
+        if start.is_asked and not is_attended():
+            raise CallerError(f"`{name}` is named by a project's file, and nobody is there to be asked about it")
+        if start.is_asked and not confirm_at_terminal([f"{server.where} names it: {shown(server)}"], "log in? [y/N] "):
+            raise CallerError("you said no")
+
+        def show(url: str) -> None:
+            say(f"log in with your browser:\n{clean_line(url)}")
+            # without a screen, it would open a browser of text over this terminal
+            if not no_browser and (
+                sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
+            ):
+                webbrowser.open(url)
+
+        logging_in = log_in(
+            address, clock=SystemClock(), env=os.environ, show=show, scope=scope, port=port, in_file=in_file
+        )
+        try:
+            found, why_in_file = run_to_end(logging_in)
+        except McpFailure as why:
+            raise Failure(f"no login at `{name}`: {clean_line(str(why))}", exit_code=FAILED) from None
+        if why_in_file and not in_file:
+            say(clean_line(f"{why_in_file}: the login is in {keys_file(os.environ)}"))
+        if as_json:
+            _write_names({"name": name, "issuer": found.issuer, "scope": found.scope})
+        else:
+            by = f" by {clean_line(found.issuer)}" if found.issuer else ""
+            say(f"`{name}`: logged in{by}; `turnwise mcp logout {name}` removes it", stream=sys.stdout)
+
+
+@mcp_command.command("logout", cls=EndsWithLine)
+@click.argument("name")
+@MCP_FILES
+@CWD
+@json_option("One JSON object: the server.")
+def logout(name: str, files: tuple[Path, ...], cwd: Path | None, as_json: bool) -> None:
+    """Remove the login at a remote server. There it stays valid until it ends or you revoke it."""
+    with as_one_line():
+        address = _remote(_named(name, files=files, cwd=cwd))
+        if address.login_name not in kept_keys(os.environ):
+            raise CallerError(f"there is no login at `{name}`")
+        if why := drop_key(address.login_name, env=os.environ):
+            say(clean_line(f"it may still be in the keyring: {why}; remove `{address.login_name}` there"))
+        if as_json:
+            _write_names({"name": name})
+        else:
+            say(f"`{name}`: logged out", stream=sys.stdout)
+
+
+def _named(name: str, *, files: Sequence[Path], cwd: Path | None, network: bool = False) -> NamedServer:
+    found = named_servers(_folder(cwd), files=files, network=network, leave_out=_tell_left_out)
+    servers = {one.name: one for one in found}
+    if name not in servers:
+        there = in_ticks(servers) or "none: `turnwise mcp add NAME -- COMMAND` names one"
+        raise CallerError(f"no MCP server `{name}`; there are {there}")
+    return servers[name]
+
+
+def _remote(server: NamedServer) -> ServerAddress:
+    reached = server.entry.reached
+    if not isinstance(reached, ServerAddress):
+        raise CallerError(f"`{server.name}` is a command, which has no login: only a server with a `url` has one")
+    if not reached.uses_login:
+        raise CallerError(f"`{server.name}` has an `Authorization` header in its entry, which goes in place of a login")
+    return reached
 
 
 mcp_command.add_command(serve)

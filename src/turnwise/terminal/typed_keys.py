@@ -8,6 +8,7 @@ import termios
 from collections.abc import Callable, Collection, Generator
 from typing import Literal, TextIO
 
+from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.typeahead import get_typeahead
@@ -164,6 +165,8 @@ class OneKey:
             self._timer = None
 
     def _settle(self, buffer: Buffer) -> None:
+        if get_app().is_done:  # Enter, Esc or Ctrl-C came behind the letter, and the line is being put away
+            return
         if not select.select([self._input.fileno()], [], [], 0)[0]:  # on a busy machine nobody has read the rest yet
             self._pause.answered()
             buffer.validate_and_handle()

@@ -66,6 +66,7 @@ ELSEWHERE = {
     "/login": "leave, then `turnwise auth add` stores a key",
     "/logout": "leave, then `turnwise auth remove` removes a stored key",
     "/compact": "turnwise shortens the history by itself before it fills the model's window; `/new` begins without it",
+    "/context": "while the model works, the line at the bottom says how much of its window is left, where that is known",
     "/diff": "`/undo` shows what the last turn changed, and asks before it takes anything back",
     "/rewind": "`/undo` takes back the last turn's changes to files",
     "/plan": "`/mode plan` changes nothing until you have the plan carried out; so does Shift-Tab",

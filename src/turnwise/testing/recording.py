@@ -27,6 +27,7 @@ from turnwise.replay.secret_finder import NewCharacters, SecretFinder, StandIns
 from turnwise.vocab import Fault
 from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import builtin_profiles
+from turnwise.wire.relay_facts import upstream_at
 
 # The file of a recording: HTTP requests and their answers, as JSON.
 #
@@ -681,6 +682,6 @@ def _kind_of(request: HttpRequest) -> tuple[str, bool]:
     """The API family, empty where its path is not known, and whether a stream was asked for."""
     path = urlsplit(request.url).path
     asked = asked_path(request.method, path[max(0, path.rfind("/v1")) :])
-    return ("" if asked is None else asked.family), (
+    return (upstream_at(path) if asked is None else asked.family), (
         b'"stream":true' in request.body.replace(b" ", b"") or (asked is not None and asked.streams)
     )

@@ -212,6 +212,8 @@ MODULES = {
     "openai_responses": "turnwise.wire.openai_responses",
     "anthropic_messages": "turnwise.wire.anthropic_messages",
     "gemini": "turnwise.wire.gemini",
+    "ollama_chat": "turnwise.wire.ollama_chat",
+    "cohere_chat": "turnwise.wire.cohere_chat",
 }
 
 
@@ -254,10 +256,10 @@ def path_below(base_url: str, path: str, *, family: Family) -> str:
     client wrote whole (`/v1/embeddings`) has its version from the base where that ends with one.
     """
     base = base_url.partition("?")[0].rstrip("/")
-    if family.version_in == "paths":
-        return path.removeprefix("/v1") if path.startswith("/v1/") and base.endswith("/v1") else path
-    host_and_path = base.partition("://")[2]
     said = _VERSION.match(path)
+    if family.version_in == "paths":
+        return path[said.end() :] if said and base.endswith(said.group()) else path
+    host_and_path = base.partition("://")[2]
     if family.version_unsaid and not said and not _VERSION.search(host_and_path):
         return family.version_unsaid + path
     return path[said.end() :] if said and _ENDS_WITH_VERSION.search(host_and_path) else path

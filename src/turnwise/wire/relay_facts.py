@@ -158,6 +158,39 @@ class CountForm(msgspec.Struct, frozen=True, kw_only=True):
     call: Callable[[HttpCall, bool], HttpCall]
 
 
+class SocketAsk(msgspec.Struct, frozen=True, kw_only=True):
+    """What one frame of a client asks for. `fields` are a body's. `previous` is the response that it goes on from, and `lane`
+    stands in each event of its answer. `is_prewarm`: nothing is to be generated. `answer`, if any, is all that it gets."""
+
+    fields: Fields
+    previous: str = ""
+    lane: str = ""
+    is_prewarm: bool = False
+    answer: bytes = b""
+
+
+class SocketNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What an event of an answer says that a later request may go on from: an item, or the end with the response's id, empty if
+    nothing goes on from it."""
+
+    item: bytes = b""
+    id: str = ""
+    is_last: bool = False
+
+
+class SocketForm(msgspec.Struct, frozen=True, kw_only=True):
+    """How the API speaks over a WebSocket. `beta` begins a header's value that says only that. `read` gives None for a frame that
+    wants no answer; it and `whole_body` raise BadRequest."""
+
+    beta: str
+    read: Callable[[bytes], SocketAsk | None]
+    whole_body: Callable[[SocketAsk, tuple[bytes, ...] | None], tuple[bytes, tuple[bytes, ...]]]
+    note_of: Callable[[bytes], SocketNote | None]
+    error_event: Callable[[int, Mapping[str, str], bytes, SocketAsk | None], bytes]
+    not_found: Callable[[SocketAsk], bytes]
+    in_lane: Callable[[bytes, str], bytes]
+
+
 def no_path(path: str) -> AskedPath | None:
     """No path of the family names a model."""
     return None
@@ -242,6 +275,7 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     excused: Mapping[str, str] = {}  # kind of repair that breaks no rule of this API -> what the API says of it
 
     # a client's request
+    has_door: bool = True  # False: an upstream only, so no client of the gateway speaks it
     paths: Mapping[tuple[str, str], AskedKind]  # method and path, without `GET /v1/models`, which three families have
     reads_path: Callable[[str], AskedPath | None] = no_path  # of POST, where the path names the model
     client_headers: frozenset[str] = frozenset()  # in lower case: only its clients send one of them
@@ -250,6 +284,7 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     names_fields: bool = False  # an error of a request names the field at fault
     status_in_body: bool = False  # an error repeats the status in its body
     count: CountForm | None = None  # None: the API does not count
+    socket: SocketForm | None = None  # None: the API has no WebSocket
     model_row: Callable[[ListedModel], ModelRow] = openai_model  # a model as its clients read it
     model_list: Callable[[Sequence[ModelRow]], ModelRow] = openai_models  # and all of them
     choices_field: str = ""  # asks for several answers at once
@@ -323,6 +358,12 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     hears: bool = True  # takes audio and video
     file_names: Literal["never", "sent", "always"] = "sent"  # "sent": of a document whose bytes go along
     error_results: Literal["never", "texts", "always"] = "never"  # which results say by a field that they failed
+
+
+def upstream_at(path: str) -> str:
+    """The family without a door to whose API a path belongs; empty where there is none."""
+    every = [facts for facts in map(relay_facts, MODULES) if not facts.has_door]
+    return next((facts.name for facts in every if path.endswith(tuple([known for _, known in facts.paths]))), "")
 
 
 @functools.cache

@@ -51,6 +51,53 @@ async def test_an_answer_is_what_its_field_may_hold(
     assert (result.action, result.content) == expected
 
 
+DEFAULTS: dict[str, tuple[dict[str, Any], tuple[str, ...], Any]] = {
+    "text": ({"type": "string", "default": "Ada"}, ("Ada",), "Ada"),
+    "whole number": ({"type": "integer", "default": 30}, ("30",), 30),
+    "number": ({"type": "number", "default": 95.5}, ("95.5",), 95.5),
+    "yes": ({"type": "boolean", "default": True}, ("yes", "no"), True),
+    "no": ({"type": "boolean", "default": False}, ("no", "yes"), False),
+    "value": ({"type": "string", "enum": ["a", "b"], "default": "b"}, ("b", "a"), "b"),
+    "title": ({"type": "string", "oneOf": COLOURS, "default": "b"}, ("Blue", "Red"), "b"),
+    "several": (
+        {"type": "array", "items": {"anyOf": COLOURS}, "default": ["b", "r"]},
+        ("Blue, Red", "Red", "Blue"),
+        ["b", "r"],
+    ),
+}
+NO_DEFAULTS: list[dict[str, Any]] = [
+    {"type": "integer", "default": "many"},
+    {"type": "integer", "default": True},
+    {"type": "string", "enum": ["a"], "default": "b"},
+    {"type": "string", "default": " padded "},
+    {"type": "string", "default": ["a"]},
+    {"type": "array", "items": {"type": "string"}, "default": ["a,b"]},
+    {"type": "string", "default": None},
+    {"type": "string", "default": ""},
+]
+
+
+@each(("field", "offered", "value"), DEFAULTS.values(), ids=DEFAULTS)
+async def test_a_fields_default_is_shown_and_offered_first(
+    field: dict[str, Any], offered: tuple[str, ...], value: Any
+) -> None:
+    """The person takes it like any choice; other words stay possible."""
+    schema = {"type": "object", "properties": {"f": field}, "required": ["f"]}
+    person = Person(offered[0])
+    result = await elicit(ElicitRequestFormParams(message="Which?", requested_schema=schema), server="s", asker=person)
+    assert tuple(person.offered[0]) == offered
+    assert (result.action, result.content) == ("accept", {"f": value})
+
+
+@each("field", NO_DEFAULTS)
+async def test_a_default_that_its_field_may_not_hold_is_not_offered(field: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"f": field}}
+    person = Person("-")
+    await elicit(ElicitRequestFormParams(message="Which?", requested_schema=schema), server="s", asker=person)
+    assert field.get("default") not in person.offered[0] or field["default"] is None
+    assert len(person.offered[0]) == (2 if "enum" in field else 0)
+
+
 @pytest.mark.parametrize("said", ["", "y", " YES ", "no", "n", "perhaps"])
 async def test_only_a_yes_agrees_to_an_address(said: str) -> None:
     """An empty answer to an approval is its yes; any other word is no."""

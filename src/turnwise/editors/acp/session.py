@@ -53,6 +53,7 @@ from turnwise.errors import CallerError
 from turnwise.journal.journal import Journal
 from turnwise.rules.permission_facts import Mode, tightest
 from turnwise.rules.permissions import Policy
+from turnwise.running.run_context import is_planning
 from turnwise.running.tools import Tool
 from turnwise.settings.settings import read_layers
 from turnwise.tools.workspace.paths import WorkspacePaths
@@ -495,10 +496,10 @@ class EditorSession:
                 self.note(line)
 
     def _before_command(self) -> None:
-        """How commands run here is said once."""
-        note, self._commands_note = self._commands_note, ""
-        if note:
-            self.note(note)
+        """How commands run here is said once, outside plan mode."""
+        if self._commands_note and not is_planning():
+            self.note(self._commands_note)
+            self._commands_note = ""
 
     def _is_kept(self) -> bool:
         try:

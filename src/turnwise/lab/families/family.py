@@ -128,6 +128,11 @@ def rule(holds: bool, says: str) -> None:
 # --- a naive client
 
 
+def naive_lines(body: bytes, *, as_type: type[Shape]) -> list[Shape]:
+    """The lines of JSON. Raises ValueError where such a client would crash."""
+    return [msgspec.json.decode(line, type=as_type) for line in body.split(b"\n") if line.strip()]
+
+
 def naive_events(body: bytes, *, as_type: type[Shape]) -> list[Shape]:
     """Raises ValueError where such a client would crash."""
     lines = body.replace(b"\r\n", b"\n").split(b"\n")
@@ -265,6 +270,8 @@ class LabFamily(msgspec.Struct, frozen=True, kw_only=True):
     plays_pieces: Callable[[Response, int], str] | None = (
         None  # a stream with arguments in pieces, for requests that ask for it
     )
+    lines: bool = False  # a stream is lines of JSON in place of server-sent events
+    comment: bytes = b": keep-alive\n\n"  # keeps a stream alive and says nothing
     array_unless: str = ""  # without this in the path a stream is one JSON array
 
     # its streams

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from mcp import Client, MCPError
 from mcp.client._transport import TransportStreams
+from mcp.client.extension import advertise
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
@@ -56,10 +57,11 @@ from turnwise.running.tool_output import cut_middle
 from turnwise.running.working_call import NoAnswer, OwnModel
 from turnwise.settings.mcp_files import ServerAddress, ServerCommand, ServerEntry, ServerObject
 from turnwise.tools.mcp.elicitation import OUTSIDE, AskingCall, CallAtServer, elicit
+from turnwise.tools.mcp.long_calls import EXTENSION, CallTask, result_of
 from turnwise.tools.mcp.offered_tools import Listing, parts_of, read_prompts, read_tools, resource_parts, said_by_server
 from turnwise.tools.mcp.protocol_repair import MAX_LEVELS, Deliver, is_deeper, message_in, message_streams
 from turnwise.tools.mcp.server_bounds import MAX_PAGES, MAX_TOOLS, LineCutter, McpFailure, UnaskedMeter
-from turnwise.tools.mcp.transports import FORGOTTEN, ServerProcess, http_streams, speaks_former_sse
+from turnwise.tools.mcp.transports import FORGOTTEN, WANTS_LOGIN, ServerProcess, http_streams, speaks_former_sse
 from turnwise.tools.sandbox import Scratch
 from turnwise.vocab import File, Text
 from turnwise.vocab.hidden_characters import visible_line
@@ -136,7 +138,9 @@ FORMER_SSE = (
 OUTSIDE_ASK = "nobody is asked outside of a call"
 
 _Sent = TypeVar("_Sent", CallToolResult, GetPromptResult, ReadResourceResult)
-_CALLED: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
+_CALLED: TypeAdapter[CallToolResult | InputRequiredResult | CallTask] = TypeAdapter(
+    CallToolResult | InputRequiredResult | CallTask
+)
 _PROMPTED: TypeAdapter[GetPromptResult | InputRequiredResult] = TypeAdapter(GetPromptResult | InputRequiredResult)
 _READ: TypeAdapter[ReadResourceResult | InputRequiredResult] = TypeAdapter(ReadResourceResult | InputRequiredResult)
 
@@ -192,6 +196,8 @@ class Connection:
 
     def why_refused(self, error: MCPError) -> str:
         """Why there is no connection: it ended, or the server said no."""
+        if error.data is WANTS_LOGIN:
+            return error.message
         if self._lost or not self._status:
             return self._lost or f"it refused the connection: {cut_middle(error.message, limit=MAX_MESSAGE)}"
         what = "; it redirects, and no redirect is followed" if self._status < 400 else ""
@@ -217,6 +223,7 @@ class Connection:
                 elicitation_callback=self._elicit,
                 sampling_callback=self._sample if self.entry.sampling else None,
                 message_handler=self._hear,
+                extensions=[advertise(EXTENSION)],
                 cache=None,
             )
         )
@@ -273,8 +280,16 @@ class Connection:
             params = CallToolRequestParams(
                 name=name, arguments=dict(arguments), input_responses=answers, request_state=state
             )
-            return await self.client.session.send_request(
-                CallToolRequest(params=params), _CALLED, progress_callback=tell
+            session = self.client.session
+            result = await session.send_request(CallToolRequest(params=params), _CALLED, progress_callback=tell)
+            if not isinstance(result, CallTask):
+                return result
+            return await result_of(
+                result,
+                session=session,
+                clock=self._clock,
+                put=lambda one: self._put(one, work=work),
+                report=context.report,
             )
 
         work = CallAtServer(context, model=model, server=self.entry.name)
@@ -334,6 +349,8 @@ class Connection:
         except MCPError as error:
             if self._is_forgotten(error):
                 raise SessionForgotten(self._lost) from None
+            if error.data is WANTS_LOGIN:
+                raise ToolFault(f"the MCP server `{self.entry.name}` did not do it: {error.message}") from None
             if self._is_lost(error):
                 raise ConnectionLost(self._lost or error.message) from None
             if error.code == PARSE_ERROR and isinstance(self.entry.reached, ServerAddress):
@@ -490,7 +507,9 @@ async def connected(
                 await process.connect()
                 transport: object = stdio_streams(process, clock=clock, gone=connection.lose)
             case ServerAddress() as address:
-                transport = http_streams(address, clock=clock, gone=connection.lose, refused=connection.hear_status)
+                transport = http_streams(
+                    address, name=entry.name, clock=clock, gone=connection.lose, refused=connection.hear_status
+                )
             case ServerObject(server=server):
                 transport = server
         try:

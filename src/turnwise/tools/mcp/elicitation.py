@@ -117,10 +117,13 @@ async def _field(
     options = _options(field)
     about = _text(field.get("description")) or _text(field.get("title"))
     title = f"{name}: {about}" if about and about != name else name
-    if _is_too_long(title) or _is_too_long(*options):
+    if _is_too_long(title, _text(field.get("default"))) or _is_too_long(*options):
         raise _Declined(Approval(call_id="", verdict="deny", by="default"))
     choices = (*options, LEFT_EMPTY) if options and not is_needed else tuple(options)
     title += "" if is_needed or options else f" (`{EMPTY}` leaves it empty)"
+    if default := _default(field, options=options):  # the first choice: an empty line says no to the whole form
+        title += f" [{default}]"
+        choices = (default, *[one for one in choices if one != default])
     question = f"{said}\n{title}"
     for _ in range(TRIES):
         answer = await asker.ask(question, options=choices, why=why)
@@ -151,6 +154,15 @@ def _options(field: Mapping[str, object]) -> dict[str, str]:
         found[title or _text(value)] = _text(value)
     found.pop("", None)  # a value that is no text, and has no title
     return found
+
+
+def _default(field: Mapping[str, object], *, options: Mapping[str, str]) -> str:
+    """The text that a person would type for the field's `default`; empty where it has none, or none that it may hold."""
+    value, titles = field.get("default"), {const: title for title, const in options.items()}
+    given = array_or_empty(value) or [value]
+    words = [str(one).lower() if isinstance(one, bool) else str(one) for one in given if one is not None]
+    text = ", ".join([titles.get(word, word) for word in words])
+    return text if text == text.strip() and _read(text, field, options=options) == value else ""
 
 
 def _is_too_long(*texts: str) -> bool:

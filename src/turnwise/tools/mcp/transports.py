@@ -19,7 +19,7 @@ import httpx2
 from mcp.client._transport import ReadStream, TransportStreams
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND, ErrorData, JSONRPCError
+from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, METHOD_NOT_FOUND, ErrorData, JSONRPCError
 
 from turnwise.base.clock import Clock
 from turnwise.base.keeper import descendants, send
@@ -28,6 +28,7 @@ from turnwise.base.programs import is_program
 from turnwise.errors import CallerError
 from turnwise.running.working_call import last_lines
 from turnwise.settings.mcp_files import ServerAddress, ServerCommand
+from turnwise.tools.mcp.logins import TurnLogin, login_hint
 from turnwise.tools.mcp.protocol_repair import mended
 from turnwise.tools.mcp.server_bounds import (
     CLOSE_INPUT_S,
@@ -237,6 +238,7 @@ def checked_sandbox(found: Sandbox, *, command: ServerCommand) -> Sandbox:
 
 
 FORGOTTEN = object()  # the data of an error that stands for: the server does not know the session, and did nothing
+WANTS_LOGIN = object()  # and for: it wants a login, or one that may do more; its text says what a person does
 _CONNECT_S = 10.0
 _FORMER_S, _FORMER_BYTES = 2.0, 4096
 _FORMER = re.compile(rb"^event: ?endpoint\r?$", re.MULTILINE)
@@ -286,10 +288,10 @@ def _messages_in(piece: bytes) -> int:
 
 
 class _Received:
-    """The messages that came, mended. Requests whose session is `forgotten` have an error that no server can send."""
+    """The messages that came, mended. Requests that were `refused` have an error that no server can send."""
 
-    def __init__(self, inner: ReadStream[SessionMessage | Exception], *, forgotten: set[object]) -> None:
-        self._inner, self._forgotten = inner, forgotten
+    def __init__(self, inner: ReadStream[SessionMessage | Exception], *, refused: Mapping[object, ErrorData]) -> None:
+        self._inner, self._refused = inner, refused
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -322,27 +324,29 @@ class _Received:
         if isinstance(item, Exception):
             return item
         message = item.message
-        if isinstance(message, JSONRPCError) and message.id in self._forgotten:
-            error = ErrorData(code=CONNECTION_CLOSED, message="the session is not known", data=FORGOTTEN)
+        if isinstance(message, JSONRPCError) and (error := self._refused.get(message.id)) is not None:
             return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
         return mended(item)
 
 
-async def _forgotten_request(response: httpx2.Response) -> int | str | None:
-    """The id of the request that was refused because the server does not know its session; None for any other answer.
+def _asked_by(response: httpx2.Response) -> int | str | None:
+    """The id of the request that it answers; None if the protocol has no such request."""
+    if response.request.method != "POST":
+        return None
+    sent = json.loads(response.request.content)
+    return cast("int | str", sent["id"]) if "method" in sent and "id" in sent else None
+
+
+async def _is_forgotten(response: httpx2.Response) -> bool:
+    """Whether a request was refused because the server does not know its session.
 
     The protocol has status 404 for it; servers on older libraries answer 400, and say so. A method that a server does not know
     may be 404, too: then its error has the code for that.
     """
-    request = response.request
-    if request.method != "POST" or MCP_SESSION_ID not in request.headers or response.status_code not in (400, 404):
-        return None
-    sent = json.loads(request.content)
-    if "method" not in sent or "id" not in sent:
-        return None
+    if MCP_SESSION_ID not in response.request.headers or response.status_code not in (400, 404):
+        return False
     code, said = await _error_of(response)
-    names_it = (response.status_code == 404 and code != METHOD_NOT_FOUND) or "session" in said.casefold()
-    return cast("int | str", sent["id"]) if names_it else None
+    return (response.status_code == 404 and code != METHOD_NOT_FOUND) or "session" in said.casefold()
 
 
 async def _error_of(response: httpx2.Response) -> tuple[object, str]:
@@ -362,7 +366,12 @@ async def _error_of(response: httpx2.Response) -> tuple[object, str]:
 
 @asynccontextmanager
 async def http_streams(
-    address: ServerAddress, *, clock: Clock, gone: Callable[[str], object], refused: Callable[[int], object]
+    address: ServerAddress,
+    *,
+    name: str,
+    clock: Clock,
+    gone: Callable[[str], object],
+    refused: Callable[[int], object],
 ) -> AsyncGenerator[TransportStreams]:
     """Streams of messages over HTTP. What waits for an answer has a deadline of its own, so reading has none here.
 
@@ -370,7 +379,7 @@ async def http_streams(
     are for this address.
     """
     meter = UnaskedMeter(clock)
-    forgotten: set[object] = set()
+    refusals: dict[object, ErrorData] = {}
 
     async def bound(response: httpx2.Response) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
@@ -385,14 +394,18 @@ async def http_streams(
             response.stream = _MeteredBody(body, meter=meter, gone=gone)
         else:
             response.stream = _BoundedBody(body)
-        if (id := await _forgotten_request(response)) is not None:
-            forgotten.add(id)
+        if response.status_code >= 400 and (id := _asked_by(response)) is not None:
+            if address.uses_login and (hint := login_hint(response, name=name)):
+                refusals[id] = ErrorData(code=INVALID_REQUEST, message=hint, data=WANTS_LOGIN)
+            elif await _is_forgotten(response):
+                refusals[id] = ErrorData(code=CONNECTION_CLOSED, message="the session is not known", data=FORGOTTEN)
 
     async with (
         httpx2.AsyncClient(
             headers={**address.headers, "accept-encoding": "identity"},
             timeout=httpx2.Timeout(_CONNECT_S, read=None),
             event_hooks={"response": [bound]},
+            auth=TurnLogin(address, clock=clock, env=os.environ) if address.uses_login else None,
             follow_redirects=False,
         ) as client,
         streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as (
@@ -400,7 +413,7 @@ async def http_streams(
             sent,
         ),
     ):
-        yield _Received(received, forgotten=forgotten), sent
+        yield _Received(received, refused=refusals), sent
 
 
 async def speaks_former_sse(address: ServerAddress) -> bool:
