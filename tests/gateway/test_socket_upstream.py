@@ -45,6 +45,7 @@ TOOL = {"name": "read", "parameters": {"type": "object", "properties": {"path": 
 async def responses_loop(client: openai.AsyncOpenAI, told: str) -> str:
     """A conversation of three requests, each whole, as clients without a WebSocket send it."""
     said: list[Any] = [{"role": "user", "content": told}]
+    last = ""
     for _ in range(3):
         async with client.responses.stream(
             model="never-stops", input=said, tools=[cast("Any", {"type": "function", "strict": False, **TOOL})]
@@ -52,8 +53,9 @@ async def responses_loop(client: openai.AsyncOpenAI, told: str) -> str:
             response = await stream.get_final_response()
         said += [item.model_dump(exclude_none=True, exclude={"status", "parsed_arguments"}) for item in response.output]
         calls = [item for item in response.output if item.type == "function_call"]
+        last = response.output[-1].type
         said += [{"type": "function_call_output", "call_id": call.call_id, "output": told} for call in calls]
-    return response.output[-1].type
+    return last
 
 
 async def chat_loop(client: openai.AsyncOpenAI, told: str) -> str:
