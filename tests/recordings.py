@@ -168,12 +168,12 @@ def expected_usage(row: Row) -> Usage | None:
         case "ollama_chat":
             return Usage(input_tokens=_count(usage, "prompt_eval_count"), output_tokens=_count(usage, "eval_count"))
         case "cohere_chat":
-            usage = json.loads(json.dumps(usage), parse_float=lambda text: int(float(text)))
+            told = json.loads(json.dumps(usage), parse_float=lambda text: int(float(text)))
             return Usage(
-                input_tokens=_count(usage, "tokens", "input_tokens"),
-                output_tokens=_count(usage, "tokens", "output_tokens"),
-                reasoning_tokens=_count(usage, "tokens", "reasoning_tokens"),
-                cache_read_tokens=_count(usage, "cached_tokens"),
+                input_tokens=_count(told, "tokens", "input_tokens"),
+                output_tokens=_count(told, "tokens", "output_tokens"),
+                reasoning_tokens=_count(told, "tokens", "reasoning_tokens"),
+                cache_read_tokens=_count(told, "cached_tokens"),
             )
         case _:
             thoughts = _count(usage, "thoughtsTokenCount")

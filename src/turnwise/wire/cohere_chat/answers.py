@@ -376,8 +376,8 @@ class CohereStreamEncoder:
         if self._begun:
             return b""
         self._begun = True
-        message = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
-        start = {"id": self._id, "type": "message-start", "delta": {"message": message}}
+        message: Fields = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
+        start: Fields = {"id": self._id, "type": "message-start", "delta": {"message": message}}
         return encode_event(encode(start), name="message-start")
 
     def _event(self, kind: str, index: int | None, **message: object) -> bytes:
