@@ -194,7 +194,8 @@ def error_event(family: LabFamily, rejected: Rejected) -> bytes:
 
 def event_of(family: LabFamily, data: bytes) -> bytes:
     """An event as this family's API sends it, with its type as its name where it has names."""
-    return encode_event(data, name=text(table(parse(data)).get("type")) if family.names_events else "")
+    fields = table(parse(data)) if family.names_events else {}
+    return encode_event(data, name=text(fields.get("event_type") or fields.get("type")))
 
 
 # Streams written out in a script, line by line: shapes that no healthy encoder would ever send.

@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from turnwise.lab.raw import Raw, dig, dump, table
 from turnwise.lab.script import Binding
-from turnwise.lab.strict import anthropic_messages, gemini, openai_chat, openai_responses
+from turnwise.lab.strict import anthropic_messages, gemini, gemini_interactions, openai_chat, openai_responses
 from turnwise.lab.strict.dialects import ServerDialect
 from turnwise.lab.strict.thinking import Judged
 from turnwise.lab.strict.verdicts import LENIENT_MODEL, FamilyJudge, JudgedModel, ModelRules, Rejected
 
 JUDGES: Mapping[str, FamilyJudge] = {
-    one.JUDGE.name: one.JUDGE for one in (openai_chat, openai_responses, anthropic_messages, gemini)
+    one.JUDGE.name: one.JUDGE
+    for one in (openai_chat, openai_responses, anthropic_messages, gemini, gemini_interactions)
 }
 GENERATIONS: Mapping[str, JudgedModel] = {name: one for judge in JUDGES.values() for name, one in judge.models.items()}
 
