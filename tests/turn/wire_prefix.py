@@ -13,9 +13,10 @@ MESSAGES = {
     "openai_responses": "input",
     "anthropic_messages": "messages",
     "gemini": "contents",
+    "gemini_interactions": "input",
 }
 PIECES = {"anthropic_messages": "content", "gemini": "parts"}
-SYSTEM = ("system", "instructions", "systemInstruction")
+SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
 # Where the body says in which form the answer is wanted.
 OUTPUT = ("response_format", "text", "output_config.format", "generationConfig.responseMimeType")
 OUTPUT += ("generationConfig.responseJsonSchema",)

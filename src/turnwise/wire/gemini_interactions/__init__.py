@@ -58,7 +58,6 @@ LOSSES = (
 )
 
 TRAITS = FamilyTraits(
-    caches_within_messages=True,  # token by token (API docs, "Context caching": a common prefix of requests)
     hands_out_objects="bodies",
 )
 
