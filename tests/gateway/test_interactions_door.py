@@ -86,7 +86,7 @@ async def test_it_is_an_upstream_of_other_clients(client: str) -> None:
         ({"previous_interaction_id": "v1_theirs"}, "previous_interaction_id"),
         ({"background": True}, "background"),
         ({"store": True}, "store"),
-        ({"agent": "deep-research-preview-04-2026", "background": True}, "agent"),
+        ({"agent": "deep-research-preview-04-2026", "background": True}, "model"),
     ],
 )
 async def test_what_is_stored_and_what_runs_at_google_is_refused_by_name(more: dict[str, Any], word: str) -> None:

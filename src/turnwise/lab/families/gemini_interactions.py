@@ -27,7 +27,6 @@ from turnwise.lab.families.family import (
 from turnwise.lab.raw import Raw, dig, dump, rows, table, text
 from turnwise.lab.strict.gemini_interactions import CONTENTS, JUDGE
 from turnwise.lab.strict.thinking import sign
-from turnwise.lab.strict.verdicts import Rejected
 from turnwise.vocab import NO_USAGE, Opaque, Reasoning, Response
 
 
@@ -210,19 +209,10 @@ class _Answer:
         self.status = status
 
 
-def thought(said: str, made: int, sealed: bool) -> Reasoning:
-    del made, sealed
-    return Reasoning(said, Opaque(JUDGE.name, dump({"signature": sign(said)}).decode()))
-
-
 def unsaid_end(response: Response) -> tuple[str, ...]:
     usage = {"total_output_tokens": (response.usage or NO_USAGE).output_tokens}
     interaction = {"id": response.id or "", "object": "interaction", "model": response.model or "", "usage": usage}
     return (dump({"event_type": "interaction.completed", "interaction": interaction}).decode(),)
-
-
-def error_event(rejected: Rejected) -> Raw:
-    return {"event_type": "error", **table(JUDGE.error(rejected))}
 
 
 FAMILY = LabFamily(
@@ -233,11 +223,11 @@ FAMILY = LabFamily(
     read=read_interaction,
     prompt=prompt_of_interaction,
     least_cached_tokens=2048,
-    thought=thought,
+    thought=lambda said, made, sealed: Reasoning(said, Opaque(JUDGE.name, dump({"signature": sign(said)}).decode())),
     cut_calls="object",  # of a body; in a stream `arguments_delta` brings the text, and how a cut call ends is not recorded
     names_events=True,
     unsaid_end=unsaid_end,
-    error_event=error_event,
+    error_event=lambda rejected: {"event_type": "error", **table(JUDGE.error(rejected))},
     read_naively=read_naively,
     read_strictly=read_strictly,
 )

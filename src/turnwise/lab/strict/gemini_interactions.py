@@ -34,7 +34,6 @@ TOOLS = (
 CHOICES = ("auto", "any", "none", "validated")
 LEVELS = ("minimal", "low", "medium", "high", "xhigh")
 MUST_SAY = {"function_call": ("id", "name"), "function_result": ("call_id",)}
-FORMATS = ("text", "audio", "image", "video")
 
 
 def check(body: Raw, rules: ModelRules) -> None:
@@ -50,7 +49,6 @@ def check(body: Raw, rules: ModelRules) -> None:
         raise Rejected(f"Interaction '{text(earlier)}' not found.", status=404)
     check_generation(table(body.get("generation_config")))
     check_tools(body)
-    check_format(body.get("response_format"))
     given = body.get("input")
     if given is None or given in ("", []):
         raise Rejected("`input` must be specified.")
@@ -86,10 +84,9 @@ def check_generation(config: dict[str, Raw]) -> None:
     limit = config.get("max_output_tokens")
     if isinstance(limit, int) and limit < 1:
         raise Rejected(f"max_output_tokens must be at least 1, got {limit}.")
-    for name, most in (("temperature", 2), ("top_p", 1)):
-        number = config.get(name)
-        if isinstance(number, int | float) and not 0 <= number <= most:
-            raise Rejected(f"{name} must be in the range [0, {most}], got {dump(number).decode()}.")
+    temperature = config.get("temperature")
+    if isinstance(temperature, int | float) and not 0 <= temperature <= 2:
+        raise Rejected(f"temperature must be in the range [0, 2], got {dump(temperature).decode()}.")
     for name, words in (("thinking_level", LEVELS), ("thinking_summaries", ("auto", "none"))):
         if name in config and config[name] not in words:
             raise not_among(config[name], words, where=f"generation_config.{name}")
@@ -111,8 +108,6 @@ def check_tools(body: dict[str, Raw]) -> None:
             )
         if name in names:
             raise Rejected(f"Duplicate function declaration found: {name}")
-        if not isinstance(fields.get("parameters", {}), dict):
-            raise Rejected(f"Invalid value at '{where}.parameters': an object is expected.")
         names.append(name)
     choice = table(body.get("generation_config")).get("tool_choice")
     allowed = table(table(choice).get("allowed_tools"))
@@ -124,15 +119,6 @@ def check_tools(body: dict[str, Raw]) -> None:
     unknown = [text(name) for name in rows(allowed.get("tools")) if text(name) not in names]
     if unknown:
         raise Rejected(f"Allowed function name `{unknown[0]}` is not in function_declarations.")
-
-
-def check_format(given: Raw) -> None:
-    for form in given if isinstance(given, list) else [given]:
-        fields = table(form)
-        if form is not None and fields.get("type") not in FORMATS:
-            raise not_among(fields.get("type"), FORMATS, where="response_format.type")
-        if "schema" in fields and fields.get("mime_type") != "application/json":
-            raise Rejected("response_format: `schema` needs the mime_type `application/json`.")
 
 
 def check_step(step: dict[str, Raw], *, where: str) -> None:
@@ -169,8 +155,6 @@ def check_content(content: dict[str, Raw], *, where: str) -> None:
         raise Rejected(f"{where}.text must be a string.")
     if kind != "text" and not (text(content.get("data")) or text(content.get("uri"))):
         raise Rejected(f"{where}: one of `data` and `uri` must be set.")
-    if kind != "text" and "data" in content and not text(content.get("mime_type")):
-        raise Rejected(f"{where}.mime_type must be set beside `data`.")
 
 
 def check_pairing(steps: list[dict[str, Raw]]) -> None:
@@ -189,16 +173,15 @@ def check_pairing(steps: list[dict[str, Raw]]) -> None:
                 )
             open_calls.remove(text(step["call_id"]))
         elif open_calls and kind == "user_input":
-            raise uneven()
+            raise Rejected(UNEVEN)
     if open_calls:
-        raise uneven()
+        raise Rejected(UNEVEN)
 
 
-def uneven() -> Rejected:
-    return Rejected(
-        "Please ensure that the number of function response parts is equal to the number of function call parts of the "
-        "function call turn."
-    )
+UNEVEN = (
+    "Please ensure that the number of function response parts is equal to the number of function call parts of the "
+    "function call turn."
+)
 
 
 def check_signatures(steps: list[dict[str, Raw]]) -> None:

@@ -4,8 +4,9 @@ import re
 
 from turnwise.vocab import FamilyTraits
 from turnwise.wire.family import Family, HttpCall, Loss
+from turnwise.wire.gemini.faults import decode_fault
 from turnwise.wire.gemini_interactions.endings import FINISH_REASONS
-from turnwise.wire.gemini_interactions.faults import decode_fault, encode_fault
+from turnwise.wire.gemini_interactions.faults import encode_fault
 from turnwise.wire.gemini_interactions.parts import NAME
 from turnwise.wire.gemini_interactions.request import encode_request
 from turnwise.wire.gemini_interactions.request_reading import decode_request

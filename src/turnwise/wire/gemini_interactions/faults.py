@@ -2,8 +2,6 @@
 
 Source: google-genai 3.6, `_gaos/types/interactions/error.py`; Google's reference, "Error event" (`not_found`)."""
 
-from collections.abc import Mapping
-
 import msgspec
 from msgspec.structs import replace
 
@@ -18,10 +16,6 @@ _WORDS = {
     "AUTHENTICATION_ERROR": FaultKind.AUTH,
     "INTERNAL_ERROR": FaultKind.SERVER,
 }
-
-
-def decode_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-    return of_google.decode_fault(status, headers, body)
 
 
 def fault_in_stream(error: msgspec.Raw) -> Fault:

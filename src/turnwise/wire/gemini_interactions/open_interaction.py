@@ -48,7 +48,6 @@ from turnwise.wire.json_fields import (
     compact_text,
     first_byte,
     is_error,
-    is_null,
     is_object,
     object_at,
     quote,
@@ -130,10 +129,8 @@ class OpenInteraction:
             case _:
                 self.is_over = True
                 frames.append(Faulted(fault_in_stream(fields.get("error", NULL))))
-        if kind != "error" and (told := object_at(fields, "metadata")):
-            usage = told.get("total_usage") or told.get("usage")
-            if usage is not None and is_object(usage):
-                self._report(usage, frames)
+        told = object_at(fields, "metadata")
+        self._report(told.get("total_usage") or told.get("usage") or NULL, frames)
 
     def end(self, frames: list[Frame]) -> None:
         """The connection ended. A status on the way may have told the end."""
@@ -159,17 +156,11 @@ class OpenInteraction:
         kind = string_of(step, "type") or ""
         if (running := self.steps.get(index)) is not None and self._says_again(running, kind, step):
             return
-        before = len(frames)
         self._stop(index, frames)
         if index > self._next:
             lose(f"step {index}", "the steps before it did not arrive", frames)
         self._next = max(self._next, index + 1)
-        opened = self._open(index, kind)
-        try:
-            self._begin(opened, step, frames)
-        except BaseException:
-            del frames[before:]
-            raise
+        self._begin(self._open(index, kind), step, frames)
 
     def _says_again(self, running: OpenStep, kind: str, step: Fields) -> bool:
         """A start that came twice: the same call before its first piece."""
@@ -207,6 +198,8 @@ class OpenInteraction:
             case "model_output" | "user_input":
                 for raw in items_at(step, "content"):
                     self._content(opened, read_fields(raw), frames)
+            case kind if kind in FILES and len(step) > 1:  # an older stream's whole content
+                self._content(opened, step, frames)
             case _:
                 opened.fields = {key: raw.copy() for key, raw in step.items()}
                 self._usage.has_searched |= _SEARCH in opened.kind
@@ -299,11 +292,8 @@ class OpenInteraction:
             opened.held = None
         elif opened.fields and opened.kind not in ("thought", "text", *TOLD):
             kind = opened.kind or "step"
-            if kind in FILES:  # an older stream's whole content
-                frames += whole_frames(opened.block, content_of(opened.fields))
-            else:
-                raw = write_object({"type": quote(kind), **opened.fields})
-                frames.append(PartDone(opened.block, ProviderItem(NAME, kind, compact_text(raw))))
+            raw = write_object({"type": quote(kind), **opened.fields})
+            frames.append(PartDone(opened.block, ProviderItem(NAME, kind, compact_text(raw))))
 
     # --- the end
 
@@ -315,21 +305,15 @@ class OpenInteraction:
             given = whole.get("steps") or whole.get("outputs") or NULL
             self._take_whole(given, frames)
         self._tier = string_of(whole, "service_tier") or self._tier
-        if not is_null(usage := whole.get("usage")) and usage is not None:
-            self._report(usage, frames)
-        error = whole.get("error", NULL)
-        if is_error(error):
-            frames.append(Faulted(fault_in_stream(error)))
-            return
-        errors = items_at(whole, "errors")
+        self._report(whole.get("usage", NULL), frames)
         status = string_of(whole, "status")
-        if errors and status == "failed":
-            frames.append(Faulted(fault_in_stream(errors[0])))
-            return
-        end = read_finish(status, called=self._called)
-        if not end and status is None:
-            end = [unsaid_finish("`interaction.completed`")]
-        frames += end
+        errors = [whole.get("error", NULL), *(items_at(whole, "errors") if status == "failed" else ())]
+        if (error := next(filter(is_error, errors), None)) is not None:
+            frames.append(Faulted(fault_in_stream(error)))
+        elif status is None:
+            frames.append(unsaid_finish("`interaction.completed`"))
+        else:
+            frames += read_finish(status, called=self._called)
 
     def _take_whole(self, given: msgspec.Raw, frames: list[Frame]) -> None:
         steps = read_items(given)[:MAX_PARTS] if first_byte(given) == b"[" else []
@@ -340,12 +324,11 @@ class OpenInteraction:
                 continue  # what was asked, said again
             self._called |= kind == "function_call"
             self._usage.has_searched |= _SEARCH in kind
-            parts = parts_of(step)
-            for number, part in enumerate(parts):
+            for number, part in enumerate(parts_of(step)):
                 frames += whole_frames(f"{at}.{number}" if number else str(at), part)
 
     def _report(self, raw: msgspec.Raw, frames: list[Frame]) -> None:
-        if (usage := self._usage.read(raw, tier=self._tier)) is not None:
+        if is_object(raw) and (usage := self._usage.read(raw, tier=self._tier)) is not None:
             frames.append(UsageReported(usage))
 
 

@@ -255,7 +255,15 @@ class InteractionsStreamEncoder:
         match part:
             case ToolCall():
                 if not begun:
-                    self._piece(whole_delta(part))
+                    self._piece(
+                        ToolCallDelta(
+                            id=part.id,
+                            name=part.name,
+                            arguments=part.arguments,
+                            free_form=part.free_form,
+                            opaque=part.opaque,
+                        )
+                    )
             case Reasoning(text=text, opaque=opaque):
                 if not begun and (text or own_fields(opaque)):
                     self._thought(text)
@@ -276,11 +284,6 @@ class InteractionsStreamEncoder:
                     self._start("model_output")
                     self._event("step.delta", index=b"%d" % self._index, delta=content)
         self._stop()
-
-
-def whole_delta(call: ToolCall) -> ToolCallDelta:
-    id, name, free_form = call.id, call.name, call.free_form
-    return ToolCallDelta(id=id, name=name, arguments=call.arguments, free_form=free_form, opaque=call.opaque)
 
 
 def _time(at: int) -> bytes:
