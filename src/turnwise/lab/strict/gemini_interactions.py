@@ -84,9 +84,6 @@ def check_generation(config: dict[str, Raw]) -> None:
     limit = config.get("max_output_tokens")
     if isinstance(limit, int) and limit < 1:
         raise Rejected(f"max_output_tokens must be at least 1, got {limit}.")
-    temperature = config.get("temperature")
-    if isinstance(temperature, int | float) and not 0 <= temperature <= 2:
-        raise Rejected(f"temperature must be in the range [0, 2], got {dump(temperature).decode()}.")
     for name, words in (("thinking_level", LEVELS), ("thinking_summaries", ("auto", "none"))):
         if name in config and config[name] not in words:
             raise not_among(config[name], words, where=f"generation_config.{name}")

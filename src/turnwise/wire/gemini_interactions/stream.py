@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from turnwise.vocab import Fault, Faulted, Frame, Lost, Mended, Repair, TextDelta, ToolCallDelta
+from turnwise.vocab import Fault, Faulted, Frame, Lost, Mended, ReasoningDelta, Repair, TextDelta, ToolCallDelta
 from turnwise.vocab.json_values import objects_in
 from turnwise.wire.faults import no_response, past_limit, too_large
 from turnwise.wire.gemini_interactions.open_interaction import CONTENT_EVENTS, EVENTS, OpenInteraction, lose
@@ -44,10 +44,15 @@ HARMLESS = frozenset({"interaction.status_update", "done"}) | PINGS
 
 # The fast way: deltas that bring more of a text or of a call that has begun. It leaves all other events to the plain one; both
 # give the same frames of every stream (tests/wire/test_fast_ways.py). Fields that the plain way looks at are here, too.
+class Summary(msgspec.Struct, gc=False):
+    text: str = ""
+
+
 class Piece(msgspec.Struct, gc=False):
-    type: Literal["text", "arguments_delta"]
+    type: Literal["text", "arguments_delta", "thought_summary"]
     text: str = ""
     arguments: str = ""
+    content: Summary | None = None
 
 
 class More(msgspec.Struct, gc=False):
@@ -57,6 +62,7 @@ class More(msgspec.Struct, gc=False):
     metadata: None = None
 
 
+_STEP_OF = {"text": "model_output", "arguments_delta": "function_call", "thought_summary": "thought"}
 _several = msgspec.json.Decoder(list[tuple[More]]).decode
 
 
@@ -86,16 +92,20 @@ class FastDeltas:
             return False
         index, kind = events[0][0].index, events[0][0].delta.type
         opened = self._interaction.steps.get(index)
-        is_text = kind == "text"
-        if opened is None or opened.kind != ("model_output" if is_text else "function_call"):
+        if opened is None or opened.kind != _STEP_OF[kind]:
             return False
         same = [event.delta for (event,) in events if event.index == index and event.delta.type == kind]
-        pieces = [piece for one in same if (piece := one.text if is_text else one.arguments)]
+        if kind == "thought_summary":
+            pieces = [one.content.text for one in same if one.content is not None and one.content.text]
+        else:
+            pieces = [piece for one in same if (piece := one.text if kind == "text" else one.arguments)]
         if not len(pieces) == len(events) == len(values):
             return False
         block = opened.block
-        if is_text:
+        if kind == "text":
             frames += [TextDelta(piece, block) for piece in pieces]
+        elif kind == "thought_summary":
+            frames += [ReasoningDelta(piece, block) for piece in pieces]
         else:
             opened.held = None
             frames += [ToolCallDelta(block=block, arguments=piece) for piece in pieces]
