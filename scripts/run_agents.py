@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from real_agents import places  # noqa: E402  # pyright: ignore[reportMissingImports]
-from real_agents.cases import CASES  # noqa: E402  # pyright: ignore[reportMissingImports]
+from real_agents.cases import CASES, NOTHING_TO_GO_ON  # noqa: E402  # pyright: ignore[reportMissingImports]
 from real_agents.roster import AGENTS  # noqa: E402  # pyright: ignore[reportMissingImports]
 from real_agents.running import WITHOUT, Outcome, Trial, run_trial  # noqa: E402  # pyright: ignore[reportMissingImports]
 
@@ -34,6 +34,7 @@ FAMILIES = {
     "openai_chat": "Chat Completions",
     "openai_responses": "Responses",
     "anthropic_messages": "Anthropic",
+    "gemini": "Gemini",
 }
 INTRO = """# What real agents make of broken streams, with and without the gateway
 <!-- drawn by scripts/run_agents.py from a run; change the script, not this page -->
@@ -44,6 +45,7 @@ files, first with the gateway, then without it.
 - With the gateway: its upstream speaks the family in the first row.
 - Without it: the agent asks the lab itself, which then speaks the agent's own family. The first four cases are malformed in Chat
   Completions alone, so Codex and Claude Code have nothing to trip over there.
+- Gemini's API sends a call whole, so nothing is there to go on with where its model's limit cuts one.
 
 `right`: each file has the wanted content, and the agent ended well. `error`: the agent ended with one. `loop`: it asked again and
 again, with the same result. `hang`: it did nothing for three minutes.
@@ -165,7 +167,10 @@ def main() -> int:
     if options.draw:
         PAGE.write_text(drawn(found), encoding="utf-8")
         print(PAGE.relative_to(ROOT))
-    wrong = {trial: one for trial, one in found.items() if trial.upstream != WITHOUT and one.verdict != "right"}
+    expected = [
+        trial for trial in found if trial.upstream != WITHOUT and (trial.case, trial.upstream) not in NOTHING_TO_GO_ON
+    ]
+    wrong = {trial: found[trial] for trial in expected if found[trial].verdict != "right"}
     for trial, one in wrong.items():
         print(f"\n{said_of(trial)}: {one.verdict}, after {one.requests} requests. Its last words:\n{one.said}")
     if options.check and (difference := differing(found)):

@@ -17,7 +17,7 @@ from postgres_server import own_postgres as own_postgres
 from postgres_server import postgres_dsn as postgres_dsn
 from postgres_server import postgres_server_dsn as postgres_server_dsn
 from temporal_server import temporal_address as temporal_address
-from thoroughness import USUAL_EXAMPLES, a_tenth, examples, profile, told
+from thoroughness import OF_COSTLY, ONE_OF, USUAL_EXAMPLES, drawn, examples, profile, told
 from waits import TEST_S
 
 # The same examples every time, and no clock: a slow machine is not a failure.
@@ -111,14 +111,20 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In `ci` each wide test has a tenth of its cases, drawn by the seed. In `check` a run of all is without costly ones."""
+    """In `ci` each wide test has a tenth of its cases, and each costly one half, drawn by the seed. In `check` a run of all is
+    without costly ones."""
     left_out = list[pytest.Item]()
     if profile() == "ci":
-        cases: dict[str, list[pytest.Item]] = {}
+        cases: dict[tuple[str, int], list[pytest.Item]] = {}
         for item in items:
-            if item.get_closest_marker("wide"):
-                cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-        kept = {item.nodeid for name, of_test in cases.items() for item in a_tenth(of_test, name=name)}
+            one_of = ONE_OF if item.get_closest_marker("wide") else OF_COSTLY
+            if one_of == ONE_OF or item.get_closest_marker("costly"):
+                cases.setdefault((item.nodeid.partition("[")[0], one_of), []).append(item)
+        kept = {
+            item.nodeid
+            for (name, one_of), of_test in cases.items()
+            for item in drawn(of_test, name=name, one_of=one_of)
+        }
         left_out = [item for of_test in cases.values() for item in of_test if item.nodeid not in kept]
     elif profile() == "check" and os.environ[ALL_TESTS]:
         left_out = [item for item in items if item.get_closest_marker("costly") and not item.get_closest_marker("wide")]

@@ -32,15 +32,15 @@ ONLY_WIRE = {"importlib", "pkgutil", "tomllib", "email", "urllib"}
 # The size of each room: nodes of its syntax trees, without docstrings, imports and annotations. A room that needs more raises its
 # number, in the commit that says why.
 NODES = {
-    "agent": 28_650,
+    "agent": 28_700,
     "assembly": 40_000,
     "base": 7_700,
     "coding_agent": 21_050,
     "editors": 12_150,
-    "endpoints": 11_200,
-    "gateway": 32_800,
+    "endpoints": 12_500,
+    "gateway": 34_900,
     "journal": 26_950,
-    "lab": 43_150,
+    "lab": 43_950,
     "relay": 22_100,
     "replay": 8_700,
     "rules": 37_750,
@@ -52,7 +52,7 @@ NODES = {
     "tools": 51_800,
     "turn": 29_350,
     "vocab": 6_150,
-    "wire": 83_350,
+    "wire": 84_600,
     "workers": 9_900,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import thoroughness
 from tables import each
-from thoroughness import Meeting, a_tenth, cells, examples, pairs, rounds, spread
+from thoroughness import Meeting, cells, drawn, examples, pairs, rounds, spread
 from waits import HANG_S
 
 SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=5)
@@ -66,14 +66,14 @@ def test_a_seed_draws_the_same_again_and_another_one_something_else(monkeypatch:
     """Proves: what `ci` drew can be drawn again with the printed line; two tables are not drawn alike; all is drawn in time."""
     monkeypatch.setenv("TURNWISE_TESTS", "ci")
     monkeypatch.setenv("TURNWISE_TESTS_SEED", "7")
-    drawn = spread(range(100), one_of=50, name="x")
+    found = spread(range(100), one_of=50, name="x")
     assert thoroughness.told() == "TURNWISE_TESTS=ci TURNWISE_TESTS_SEED=7"
-    assert drawn == spread(range(100), one_of=50, name="x") != spread(range(100), one_of=50, name="y")
-    assert {0, 50} <= set(drawn) and len(drawn) == 12
+    assert found == spread(range(100), one_of=50, name="x") != spread(range(100), one_of=50, name="y")
+    assert {0, 50} <= set(found) and len(found) == 12
     seen = set[int]()
     for seed in range(200):
         monkeypatch.setenv("TURNWISE_TESTS_SEED", str(seed))
-        seen.update(a_tenth(range(100), name="x"))
+        seen.update(drawn(range(100), name="x"))
     assert seen == set(range(100))
 
 
@@ -130,17 +130,32 @@ def test_a_run_says_its_seed_and_a_cell_that_fails_its_name(profile: str, runs: 
     assert ": 3-3]\n" in ran.stdout and "a fault" in ran.stdout and f"1 failed, {runs - 1} passed" in ran.stdout
 
 
-COSTLY = "import pytest\n\n@pytest.mark.costly\ndef test_costly():\n    pass\n\ndef test_cheap():\n    pass\n"
+COSTLY = """
+import pytest
+
+@pytest.mark.costly
+def test_costly():
+    pass
+
+@pytest.mark.costly
+@pytest.mark.parametrize("number", range(5))
+def test_costly_cases(number):
+    pass
+
+def test_cheap():
+    pass
+"""
 
 
 @each(
     ("profile", "words", "runs"),
-    [("check", [], 1), ("check", ["test_it.py"], 2), ("check", ["-k", "test"], 2), ("ci", [], 2)],
+    [("check", [], 1), ("check", ["test_it.py"], 7), ("check", ["-k", "test"], 7), ("ci", [], 5), ("all", [], 7)],
 )
 def test_only_a_check_of_everything_leaves_costly_tests_out(
     profile: str, words: list[str], runs: int, tmp_path: Path
 ) -> None:
-    """Proves: with real pytest and its processes, whoever names a file or a word gets all of it, and CI has all of them."""
+    """Proves: with real pytest and its processes, whoever names a file or a word gets all of it, and CI has each costly test,
+    those with cases by half of them."""
     (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = .\nmarkers =\n    costly\n")
     (tmp_path / "test_it.py").write_text(COSTLY)
     ran = subprocess.run(

@@ -2,8 +2,8 @@
 
 `check`  what each change has to pass, and what `pytest` does by itself: a quarter of the drawn examples, large tables in pairs.
          A run of all tests leaves out those that are marked as `costly`; a run of named files, as by `--changed`, does not.
-`ci`     what `.ci/run` does: half of the examples, and of each large table a tenth of what `check` leaves out, drawn by a seed
-         (TURNWISE_TESTS_SEED; without it by chance). pytest prints the seed.
+`ci`     what `.ci/run` does: half of the examples and of the cases of each costly test, and of each large table a tenth of what
+         `check` leaves out, drawn by a seed (TURNWISE_TESTS_SEED; without it by chance). pytest prints the seed.
 `all`    everything, for `bash scripts/check --all`.
 
 Nothing is drawn by chance but what `ci` adds.
@@ -22,6 +22,7 @@ PARTS: dict[Profile, int] = {"check": 4, "ci": 2, "all": 1}  # one of so many dr
 FEWEST_EXAMPLES = 3
 USUAL_EXAMPLES = 100  # of a property that says nothing: Hypothesis' own number
 ONE_OF = 10  # that `ci` draws of what `check` leaves out
+OF_COSTLY = 2  # cases of a costly test: `ci` draws one
 
 
 def profile() -> Profile:
@@ -51,9 +52,9 @@ def rounds(whole: int, *, check: int) -> range:
     return range({"check": check, "ci": max(check, whole // PARTS["ci"]), "all": whole}[profile()])
 
 
-def a_tenth(cases: Sequence[T], *, name: str) -> list[T]:
+def drawn(cases: Sequence[T], *, name: str, one_of: int = ONE_OF) -> list[T]:
     """Drawn by the seed, another one of each table: `name` is the table's. One at least, if there is one."""
-    return random.Random(f"{seed()} {name}").sample(cases, -(-len(cases) // ONE_OF))
+    return random.Random(f"{seed()} {name}").sample(cases, -(-len(cases) // one_of))
 
 
 def spread(cases: Iterable[T], *, one_of: int, name: str) -> list[T]:
@@ -63,7 +64,7 @@ def spread(cases: Iterable[T], *, one_of: int, name: str) -> list[T]:
         return whole
     places = set(range(0, len(whole), one_of))
     if profile() == "ci":
-        places |= set(a_tenth([at for at in range(len(whole)) if at not in places], name=name))
+        places |= set(drawn([at for at in range(len(whole)) if at not in places], name=name))
     return [whole[at] for at in sorted(places)]
 
 
@@ -77,7 +78,7 @@ def cells(sizes: Sequence[int], *, meeting: Meeting, name: str) -> Iterator[tupl
         pairs(sizes) if meeting == "pairs" else [tuple([n % size for size in sizes]) for n in range(max(sizes))]
     )
     if profile() == "ci":
-        wanted |= set(a_tenth([place for place in whole if place not in wanted], name=name))
+        wanted |= set(drawn([place for place in whole if place not in wanted], name=name))
     return iter(sorted(wanted))
 
 

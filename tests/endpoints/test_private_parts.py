@@ -16,6 +16,7 @@ from aiohttp.streams import StreamReader
 from uvicorn.config import Config
 from uvicorn.protocols.http import httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import Server, ServerState
 
 from turnwise.endpoints.bounded_connector import BoundedConnector, BoundedHandler, held_bytes
@@ -50,10 +51,22 @@ METHODS: tuple[tuple[str, Callable[..., object], str], ...] = (
     ("uvicorn", HttpToolsProtocol.on_body, "self body"),
     ("uvicorn", HttpToolsProtocol.on_message_complete, "self"),
     ("uvicorn", HttpToolsProtocol.send_400_response, "self msg"),
+    ("uvicorn", HttpToolsProtocol._should_upgrade, "self"),  # pyright: ignore[reportPrivateUsage]
+    ("uvicorn", HttpToolsProtocol.handle_websocket_upgrade, "self"),
+    ("uvicorn", WebSocketsSansIOProtocol.__init__, "self config server_state app_state _loop"),
+    ("uvicorn", WebSocketsSansIOProtocol.data_received, "self data"),
+    ("uvicorn", WebSocketsSansIOProtocol.handle_ping, "self"),
+    ("uvicorn", WebSocketsSansIOProtocol.handle_cont, "self event"),
+    ("uvicorn", WebSocketsSansIOProtocol.handle_parser_exception, "self"),
+    ("uvicorn", WebSocketsSansIOProtocol.send_keepalive_ping, "self"),
+    ("uvicorn", WebSocketsSansIOProtocol.shutdown, "self"),
     ("uvicorn", Server.startup, "self sockets"),
 )
 FIELDS = {
     HttpToolsProtocol: "scope cycle parser pipeline flow transport loop connections url headers".split(),
+    WebSocketsSansIOProtocol: (
+        "conn frames queue writable transport loop handshake_initiated handshake_complete close_sent close_timer".split()
+    ),
     RequestResponseCycle: "response_complete response_started disconnected message_event".split(),
 }
 
@@ -79,6 +92,8 @@ async def test_a_connection_of_uvicorn_has_the_fields() -> None:
     fields = inspect.getsource(HttpToolsProtocol)
     found = [moved("uvicorn", name) for name in names if not hasattr(made, name) and f"self.{name} = " not in fields]
     cycle = inspect.getsource(RequestResponseCycle.__init__)
+    socket = inspect.getsource(WebSocketsSansIOProtocol.__init__)
+    found += [moved("uvicorn", name) for name in FIELDS[WebSocketsSansIOProtocol] if f"self.{name}" not in socket]
     found += [moved("uvicorn", name) for name in FIELDS[RequestResponseCycle] if f"self.{name} = " not in cycle]
     assert found == []
     assert httptools_impl.STATUS_LINE[503] == b"HTTP/1.1 503 Service Unavailable\r\n", moved("uvicorn", "STATUS_LINE")

@@ -158,9 +158,12 @@ async def gateway(rules: DoorRules | None = None, *, keys: Path | None = None) -
 
 
 @contextlib.asynccontextmanager
-async def gateway_of(service: GatewayService, *, keys: KeyRing | None = None) -> AsyncIterator[str]:
+async def gateway_of(
+    service: GatewayService, *, keys: KeyRing | None = None, rules: DoorRules | None = None
+) -> AsyncIterator[str]:
     """The address at which that service is served until the end of the block."""
-    async with _served(service, DoorRules(), keys or KeyRing(Path("/nonexistent/keys.json"))) as listening:
+    every = rules or DoorRules()
+    async with _served(service, every, keys or KeyRing(Path("/nonexistent/keys.json"))) as listening:
         yield listening.url.rstrip("/")
 
 

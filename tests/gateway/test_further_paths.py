@@ -19,7 +19,12 @@ from turnwise.testing.scripted_model import Reply, ScriptedTransport
 from turnwise.wire.profiles import FamilyName
 from waits import HANG_S
 
-UPGRADE = {"connection": "Upgrade", "upgrade": "websocket", "sec_websocket_version": "13", "sec_websocket_key": "a2V5"}
+UPGRADE = {
+    "connection": "Upgrade",
+    "upgrade": "websocket",
+    "sec_websocket_version": "13",
+    "sec_websocket_key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
 EMBEDDED = b'{"embedding":{"values":[0.5,0.25]}}'
 
 
@@ -45,14 +50,15 @@ async def test_a_client_may_look_whether_anybody_is_there() -> None:
 
 
 async def test_a_websocket_is_refused_at_once_with_the_status_that_codex_falls_back_on() -> None:
-    """Proves: 426 and nothing else; another upgrade (of Java's HTTP client, say) is no reason to refuse."""
+    """Proves: 426 and nothing else, at a path whose API has no WebSocket; another upgrade (of Java's HTTP client, say) is no
+    reason to refuse."""
     async with gateway() as there:
-        answer = await there.said(there.head("/v1/responses", method="GET", **UPGRADE) + b"\r\n", ends=True)
+        answer = await there.said(there.head("/v1/chat/completions", method="GET", **UPGRADE) + b"\r\n", ends=True)
         assert status_of(answer) == 426
         assert b"\r\nupgrade: HTTP/1.1\r\n" in answer
         assert b"send the request by POST" in answer
         assert status_of(await there.said(there.post(upgrade="h2c"))) == 200
-        assert there.service.refusals == [("http", "openai_responses", "", 426)]
+        assert there.service.refusals == [("http", "openai_chat", "", 426)]
 
 
 def embedded(

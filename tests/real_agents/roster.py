@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -134,6 +135,7 @@ web_search = "disabled"
 name = "Gateway"
 base_url = "{url}/v1"
 wire_api = "responses"
+supports_websockets = {sockets}
 
 [analytics]
 enabled = false
@@ -144,10 +146,10 @@ plugins = false
 """
 
 
-def prepare_codex(outing: Outing) -> Command:
+def prepare_codex(outing: Outing, *, sockets: bool = False) -> Command:
     home = outing.home / "codex"
     home.mkdir()
-    (home / "config.toml").write_text(CODEX.format(url=outing.url), encoding="utf-8")
+    (home / "config.toml").write_text(CODEX.format(url=outing.url, sockets=str(sockets).lower()), encoding="utf-8")
     words = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", outing.model, PROMPT]
     return Command([str(codex_program()), *words], {"CODEX_HOME": str(home)})
 
@@ -204,6 +206,16 @@ AGENTS = {
         write=writes_by_shell("exec_command", command="cmd"),
         prepare=prepare_codex,
         upstreams=("openai_chat", "anthropic_messages"),
+        route='calls_in_text = "on"\n',
+    ),
+    "codex-socket": AgentUnderTest(
+        title="Codex over a WebSocket",
+        family="openai_responses",
+        package="@openai/codex",
+        missing=lambda: places.missing_npm("@openai/codex"),
+        write=writes_by_shell("exec_command", command="cmd"),
+        prepare=partial(prepare_codex, sockets=True),
+        upstreams=("openai_chat", "anthropic_messages", "gemini"),
         route='calls_in_text = "on"\n',
     ),
     "deep-chat": AgentUnderTest(

@@ -163,7 +163,8 @@ async def gateway(folder: Path, *, lab: str, trial: Trial, origin: str) -> Async
     """`turnwise gateway` before the lab; its address."""
     config = folder / "gateway.toml"
     ways = 'provider = "anthropic"' if trial.upstream == "anthropic_messages" else f'family = "{trial.upstream}"'
-    upstream = f'{{ url = "{lab}/v1", {ways}, key_env = "LAB_KEY" }}'
+    version = "v1beta" if trial.upstream == "gemini" else "v1"
+    upstream = f'{{ url = "{lab}/{version}", {ways}, key_env = "LAB_KEY" }}'
     config.write_text(
         f'origins = ["{origin}"]\n[[route]]\nupstream = {upstream}\n{AGENTS[trial.agent].route}', encoding="utf-8"
     )

@@ -160,7 +160,17 @@ GROUP_OF: dict[str, str] = {name: group for group, kind in GROUPS.items() for na
 OF_MODEL = {
     **{
         name: name
-        for name in ("base_url", "api_key", "api_key_env", "settings", "extra", "stream", "cache", "transport")
+        for name in (
+            "base_url",
+            "api_key",
+            "api_key_env",
+            "settings",
+            "extra",
+            "stream",
+            "cache",
+            "websocket",
+            "transport",
+        )
     },
     "model_limits": "limits",
 }
@@ -363,6 +373,7 @@ KINDS: dict[str, OptionKind] = {
     "settings": _value(Settings, "`Settings(temperature=...)`"),
     "extra": OptionKind(types=(Mapping,), said="a dict of fields", may_be_none=True),
     "stream": _BOOL,
+    "websocket": _BOOL,
     "model_limits": _value(ModelLimits, "`ModelLimits(context_window_tokens=...)`", may_be_none=True),
     "transport": OptionKind(
         methods=("send",), said="an object that sends requests (with a method `send`)", may_be_none=True
@@ -643,6 +654,7 @@ class Model:
       (OpenAI: up to a day). `off` does not ask.
     - `extra`: further fields that turnwise adds to the body of each request.
     - `stream`: with False the provider sends each response in one piece.
+    - `websocket`: ask over one WebSocket for a run, which sends only what is new with each step (OpenAI's Responses API).
     - `transport`: an object that sends the requests in place of HTTP. A `ScriptedModel` and a `Recording` are models
       themselves: `Agent(ScriptedModel([...]))`. Give one here to ask it under another name or with settings.
 
@@ -658,6 +670,7 @@ class Model:
     cache: Cache
     extra: Mapping[str, object] | None = dataclasses.field(hash=False)
     stream: bool
+    websocket: bool
     transport: Transport | None
 
     @checking_model
@@ -673,6 +686,7 @@ class Model:
         cache: Cache = "auto",
         extra: Mapping[str, object] | None = None,
         stream: bool = True,
+        websocket: bool = False,
         transport: Transport | None = None,
     ) -> None:
         key = Secret(api_key) if isinstance(api_key, str) and api_key.strip() else api_key or None
@@ -686,6 +700,7 @@ class Model:
             cache=cache,
             extra=extra,
             stream=stream,
+            websocket=websocket,
             transport=transport,
         )
 

@@ -152,6 +152,7 @@ def open_endpoint(
     env: Mapping[str, str] | None = None,
     ways: Ways = IN_PYTHON,
     is_key_needed: bool = True,
+    websocket: bool | None = None,
 ) -> Endpoint:
     """Address and key for the model. The key is `api_key`, else the variable `api_key_env`, else the profile's own variable, else
     the stored one, which goes to its provider's own address alone.
@@ -180,7 +181,7 @@ def open_endpoint(
             f"the stored key for `{key.origin}` does not go through the proxy `{shown_proxy(proxy)}`, which could read it: "
             "put the host into NO_PROXY"
         )
-    return Endpoint(profile=profile, base_url=address.rstrip("/"), key=key)
+    return Endpoint(profile=profile.over_websocket(websocket), base_url=address.rstrip("/"), key=key)
 
 
 def _kept_key(profile: Profile, *, address: str, env: Mapping[str, str]) -> Secret | None:
@@ -210,6 +211,7 @@ def endpoint_of(model: Model, *, is_key_needed: bool) -> Endpoint:
         api_key=model.api_key,
         api_key_env=model.api_key_env,
         is_key_needed=is_key_needed and getattr(model.transport, "needs_key", True),
+        websocket=model.websocket or None,
     )
 
 

@@ -13,7 +13,7 @@ EXTRAS = {
     # Without the grammar of bash (tree-sitter) the part works, and every command asks (tools/shell_judge/grammar.py).
     "workspace": ("work in a folder", ("pathspec",)),
     "scripts": ("scripted steps", ("pydantic_monty",)),
-    "gateway": ("the gateway", ("uvicorn", "httptools")),
+    "gateway": ("the gateway", ("uvicorn", "httptools", "websockets")),
     "postgres": ("PostgreSQL", ("psycopg",)),
     "temporal": ("turns on Temporal", ("temporalio",)),
     "editors": ("editors", ("acp",)),

@@ -387,6 +387,7 @@ class _Agents(msgspec.Struct, frozen=True, kw_only=True):
                 limits=model_limits_of(self.choice.model, settings=settings, last=last),
                 stream=self.streams,
                 cache=settings.cache or "auto",
+                websocket=settings.websocket or False,
             ),
             tools=[*tools, *self.servers.toolsets, *below],
             instructions=self.system,

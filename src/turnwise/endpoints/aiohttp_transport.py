@@ -12,7 +12,6 @@ import ssl
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
-from urllib.parse import urlsplit
 
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import BytesIOPayload, BytesPayload, Payload
@@ -23,6 +22,9 @@ from turnwise.vocab import Fault, FaultKind
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from turnwise.endpoints.sockets import Socket, Sockets, SocketSending
+    from turnwise.wire.family import SocketWire
 
 # --- compressed bodies -> their bytes, piece by piece
 #
@@ -213,6 +215,7 @@ class AiohttpTransport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tls: ssl.SSLContext | None = None
         self._way: _Way | None = None  # of the last request
+        self._sockets: Sockets | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -223,11 +226,22 @@ class AiohttpTransport:
     async def close(self) -> None:
         """Close every connection. The transport may be used again afterwards."""
         session, self._session, self._loop, self._way = self._session, None, None, None
+        sockets, self._sockets = self._sockets, None
+        if sockets is not None:
+            await sockets.close()
         if session is not None:
             await session.close()
 
-    def send(self, request: HttpRequest, /) -> _Sending:
-        return _Sending(request, transport=self)
+    def send(self, request: HttpRequest, /) -> _Sending | SocketSending:
+        wire = request.socket
+        asked = None if wire is None else wire.read(request.body)
+        if wire is None or asked is None:
+            return _Sending(request, transport=self)
+        from turnwise.endpoints.sockets import Sockets, SocketSending
+
+        self._open_session()
+        sockets = self._sockets = self._sockets or Sockets(self._open_socket)
+        return SocketSending(request, asked=asked, wire=wire, sockets=sockets, proxy=self.proxy_of(request))
 
     def prepare(self, request: HttpRequest, /) -> None:
         """aiohttp is imported, the session is open and certificates are read. Belongs to an event loop, as `send` does."""
@@ -250,6 +264,40 @@ class AiohttpTransport:
             ssl=way.tls,
             timeout=way.timeout,
         )
+
+    async def _open_socket(self, request: HttpRequest, wire: SocketWire) -> Socket:
+        """As `sockets.Connect` has it."""
+        import aiohttp
+
+        from turnwise.endpoints.sockets import FRAME_BYTES, HEARTBEAT_S, forbid_redirect
+
+        check_may_leave(request.url)
+        way = self._way_of(request)
+        trace = aiohttp.TraceConfig()
+        trace.on_request_redirect.append(forbid_redirect)
+        shared = self._open_session().connector
+        opening = aiohttp.ClientSession(
+            connector=shared, connector_owner=False, cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[trace]
+        )
+        try:
+            async with asyncio.timeout(request.connect_s), opening:
+                return await opening.ws_connect(
+                    request.url,
+                    headers=(*wire.headers, *[one for one in request.headers if one[0] != "content-type"]),
+                    heartbeat=HEARTBEAT_S,
+                    max_msg_size=FRAME_BYTES,
+                    decode_text=False,
+                    proxy=way.proxy,
+                    ssl=way.tls,
+                )
+        except aiohttp.WSServerHandshakeError:
+            raise
+        except TimeoutError:
+            said = f"no connection to `{request.host}` within {request.connect_s:g} s"
+            raise ProviderFault(Fault(kind=FaultKind.TIMEOUT, message=said)) from None
+        except _network_errors() as error:
+            error.__traceback__ = None
+            raise ProviderFault(_fault_of(error, request, before_head=True)) from None
 
     def proxy_of(self, request: HttpRequest) -> str | None:
         """The proxy on the way, without a user and a password."""
@@ -361,7 +409,7 @@ class _Sending:
                 self._response = None
                 response.close()
                 message = (
-                    f"`{_host(self._request)}` sent a body in the content encoding `{coding}`, which was not asked for"
+                    f"`{self._request.host}` sent a body in the content encoding `{coding}`, which was not asked for"
                 )
                 raise ProviderFault(Fault(kind=FaultKind.PROTOCOL, message=message)) from None
         chunked = "chunked" in headers.get("transfer-encoding", "").lower()
@@ -424,15 +472,13 @@ class _Sending:
         while not (piece := unpacker.take()):
             chunk = b"" if unpacker.is_broken else await self._read(response)
             if not chunk and not unpacker.has_ended:
-                message = f"the compressed body from `{_host(self._request)}` is broken or did not arrive whole"
+                message = f"the compressed body from `{self._request.host}` is broken or did not arrive whole"
                 raise ProviderFault(Fault(kind=FaultKind.DISCONNECTED, message=message))
             if not chunk:
                 return b""
             unpacker.feed(chunk)
         if unpacker.is_bomb:
-            message = (
-                f"the compressed body from `{_host(self._request)}` grew to more than {MOST_GROWTH} times its size"
-            )
+            message = f"the compressed body from `{self._request.host}` grew to more than {MOST_GROWTH} times its size"
             raise ProviderFault(Fault(kind=FaultKind.TOO_LARGE, message=message))
         await asyncio.sleep(0)  # one read may hold a thousand times its size: the deadlines get their turn
         return piece
@@ -467,7 +513,7 @@ def _fault_of(error: Exception, request: HttpRequest, *, before_head: bool) -> F
 
     from turnwise.endpoints.bounded_connector import MAX_HEADS, TooManyHeads
 
-    host = _host(request)
+    host = request.host
     match error:
         case aiohttp.ServerTimeoutError():
             kind, text = FaultKind.TIMEOUT, f"no connection to `{host}` within {request.connect_s:g} s"
@@ -496,10 +542,6 @@ def _fault_of(error: Exception, request: HttpRequest, *, before_head: bool) -> F
         error, aiohttp.ClientConnectorCertificateError | aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError
     )
     return Fault(kind=kind, message=text, should_retry=False if lasting else None)
-
-
-def _host(request: HttpRequest) -> str:
-    return urlsplit(request.url).netloc.rpartition("@")[2]
 
 
 def _reason(error: OSError) -> str:

@@ -14,7 +14,7 @@ from turnwise.endpoints.key_hiding import HIDDEN, forms_of, hide_forms, is_sough
 from turnwise.endpoints.transport import HttpRequest
 from turnwise.errors import CallerError, MissingKey
 from turnwise.vocab.wording import in_ticks
-from turnwise.wire.family import BETA_HEADER, USUAL, Family, HttpCall, path_below
+from turnwise.wire.family import BETA_HEADER, USUAL, Family, HttpCall, SocketWire, path_below
 from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import Profile, origin_of, profile_at
 
@@ -67,6 +67,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_url(self.base_url)
+        if self.profile.websocket and self.family.socket is None:
+            raise CallerError(f"`{self.profile.name}` speaks an API that has no WebSocket: leave `websocket` out")
         for name, value in (*self.profile.headers.items(), *self.headers):
             _check_header(name, value)
         if self.key is not None:
@@ -79,6 +81,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def family(self) -> Family:
         return find_family(self.profile.family)
+
+    @property
+    def socket(self) -> SocketWire | None:
+        """How its streams are asked for over a WebSocket, if they are."""
+        return self.family.socket if self.profile.websocket else None
 
     @property
     def leaves_calls_in_text(self) -> bool:
@@ -157,6 +164,7 @@ def build_http_request(endpoint: Endpoint, call: HttpCall, *, connect_s: float) 
         body=call.body,
         method=call.method,
         connect_s=connect_s,
+        socket=endpoint.socket,
     )
 
 
@@ -178,7 +186,12 @@ class Addressing:
             self._made_of, self._url, self._headers = made_of, first.url, first.headers
             self.shown_url = self._endpoint.scrub(first.url.partition("?")[0])
         return HttpRequest(
-            url=self._url, headers=self._headers, body=call.body, method=call.method, connect_s=connect_s
+            url=self._url,
+            headers=self._headers,
+            body=call.body,
+            method=call.method,
+            connect_s=connect_s,
+            socket=self._endpoint.socket,
         )
 
 

@@ -17,18 +17,25 @@ import msgspec
 from turnwise.base.clock import Clock
 from turnwise.rules.retries import CLOSED, Circuit, CircuitPolicy, after_response, let_through
 from turnwise.vocab import Caching, Fault, Repair, Request
-from turnwise.wire.family import HttpCall
+from turnwise.wire.family import HttpCall, SocketWire
 from turnwise.wire.profiles import MARK_WAYS, Profile
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as turnwise sends it. The headers hold the key, so repr and str do not show their values."""
+    """A request as turnwise sends it. The headers hold the key, so repr and str do not show their values. `socket`: the
+    way in which it may go over a WebSocket."""
 
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
     method: str = "POST"
     connect_s: float = 10.0
+    socket: SocketWire | None = None
+
+    @property
+    def host(self) -> str:
+        """With its port, without a user and a password."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]
 
     def __repr__(self) -> str:
         names = ", ".join([name for name, _ in self.headers])

@@ -39,10 +39,11 @@ from turnwise.gateway.passing import (
     refuse_passed,
     ticket_holder,
 )
+from turnwise.gateway.sockets import ClientSocket, WarmContexts
 from turnwise.journal.gateway_rows import without_keys
 from turnwise.relay.client_request import asked_path, is_deeper
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.relay_facts import AskedPath
+from turnwise.wire.relay_facts import AskedPath, relay_facts
 
 if TYPE_CHECKING:
     from turnwise.gateway.admin import AdminApi
@@ -135,6 +136,7 @@ class Visit:
         self.scheme: str = scope.get("scheme", "http")
         self.path: str = scope["raw_path"].decode("latin-1")
         self.raw_query: bytes = scope["query_string"]
+        self.is_socket: bool = scope["type"] == "websocket"
         self.headers = tuple([(key.decode("latin-1"), value.decode("latin-1")) for key, value in scope["headers"]])
         self.own = doors.OwnAddress(*scope["server"])
         self.client: tuple[str, int] | None = scope.get("client")
@@ -173,6 +175,16 @@ class Visit:
         for at in range(0, len(data), LONG_BYTES):
             piece = data if len(data) <= LONG_BYTES else data[at : at + LONG_BYTES]
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def accept(self) -> None:
+        """Open the WebSocket."""
+        await self.receive()  # that it wants to be opened
+        told = [(b"x-request-id", self.id.encode("latin-1"))]
+        await self._send({"type": "websocket.accept", "headers": told})
+        self.has_started = True
+
+    async def send_message(self, message: AsgiMessage) -> None:
+        await self._send(message)
 
     async def gone(self) -> None:
         await self.left.wait()
@@ -216,10 +228,15 @@ class GatewayApp:
         self._rules = rules
         self._keys = keys
         self._open = 0
+        self._contexts = WarmContexts()
+        self._sockets = set[ClientSocket]()
+        self._is_ending = False
         self.is_draining = False  # it ends soon: nobody should send anything new
 
     async def __call__(self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "websocket":
+            scope, send = {**scope, "method": "GET"}, _answering_handshake(send)
+        elif scope["type"] != "http":
             return
         visit = Visit(scope, receive, send)
         try:
@@ -248,7 +265,10 @@ class GatewayApp:
         self._service, self._rules = service, rules
 
     def stop_keeping(self) -> None:
+        self._is_ending = True
         self._service.stop_keeping()
+        for socket in self._sockets:
+            socket.drain()
 
     @property
     def origins(self) -> frozenset[str]:
@@ -287,6 +307,8 @@ class GatewayApp:
             return None
         if (refusal := self._refuse_head(visit)) is not None:
             return refusal
+        if visit.is_socket:
+            return await self._open_socket(visit)
         if visit.method == "OPTIONS" and visit.origin is not None:
             await visit.reply(204, doors.preflight_headers(visit.headers), b"")
         elif (visit.method, visit.path) == ("HEAD", "/"):  # Claude Code asks so whether anybody is there
@@ -327,7 +349,7 @@ class GatewayApp:
                 reason="head", status=400, message="the query of the URL cannot be read", code="bad_query"
             )
         visit.query = tuple(query)
-        return doors.refuse_upgrade(visit.method, visit.headers)
+        return None if visit.is_socket else doors.refuse_upgrade(visit.method, visit.headers)
 
     def _let_in(self, visit: Visit) -> "AnyClient | DoorRefusal | None":
         """The client whose key this is; None if the gateway asks for no keys."""
@@ -423,13 +445,8 @@ class GatewayApp:
         refusal = refusal or doors.refuse_length(visit.headers, most=bounds.body_bytes)
         if refusal is not None:
             return refusal
-        busy = ""
-        if self._open >= bounds.streams:
-            busy = f"the gateway serves {bounds.streams:,} requests already"
-        elif self._service.is_full():
-            busy = f"the answers under way have {bounds.answers_bytes:,} bytes, as many as the gateway holds"
-        if busy:
-            return DoorRefusal(reason="busy", status=503, message=f"{busy}; try again", retry_after_s=RETRY_AFTER_S)
+        if (refusal := self._refuse_busy()) is not None:
+            return refusal
         self._open += 1
         try:
             body = await read_visit_body(
@@ -439,6 +456,61 @@ class GatewayApp:
                 await self._refuse(visit, body)
             else:
                 await self._answer(visit, self._call_of(visit, asked, body=body, client=client))
+        finally:
+            self._open -= 1
+        return None
+
+    def _refuse_busy(self) -> DoorRefusal | None:
+        bounds, busy = self._rules.bounds, ""
+        if self._open >= bounds.streams:
+            busy = f"the gateway serves {bounds.streams:,} requests already"
+        elif self._service.is_full():
+            busy = f"the answers under way have {bounds.answers_bytes:,} bytes, as many as the gateway holds"
+        return _busy(busy) if busy else None
+
+    async def _open_socket(self, visit: Visit) -> DoorRefusal | None:
+        """Serve a WebSocket until it ends, unless it is refused."""
+        if any(key == doors.KEY_QUERY for key, _ in visit.query):
+            return DoorRefusal(
+                reason="key", status=401, message="a key stands in a header here, never in the query of the URL"
+            )
+        if isinstance(client := self._let_in(visit), DoorRefusal):
+            return client
+        asked = asked_path("POST", visit.path)
+        if asked is None or asked.kind != "generate" or (form := relay_facts(asked.family).socket) is None:
+            return doors.no_socket()
+        if self._is_ending or 2 * len(self._sockets) >= self._rules.bounds.connections:
+            return _busy("the gateway has as many WebSockets as it may")
+        await visit.accept()
+        door = _SocketDoor(self, visit, asked, beta=form.beta)
+        socket = ClientSocket(
+            door,
+            asked=asked.family,
+            form=form,
+            receive=visit.receive,
+            send=visit.send_message,
+            contexts=self._contexts,
+        )
+        self._sockets.add(socket)
+        try:
+            await socket.run()
+        finally:
+            self._sockets.discard(socket)
+        return None
+
+    def judge_again(self, visit: Visit, asked: AskedPath, *, body: bytes) -> ClientCall | DoorRefusal:
+        """A request over a WebSocket that was let in before."""
+        client = self._refuse_head(visit) or self._let_in(visit)
+        if isinstance(client, DoorRefusal):
+            return client
+        return self._call_of(visit, asked, body=body, client=client)
+
+    async def answer_frame(self, call: ClientCall, outlet: doors.Outlet) -> DoorRefusal | None:
+        if (refusal := self._refuse_busy()) is not None:
+            return refusal
+        self._open += 1
+        try:
+            await self._service.answer(call, outlet)
         finally:
             self._open -= 1
         return None
@@ -480,6 +552,44 @@ class GatewayApp:
             await visit.finish()
         finally:
             watching.cancel()
+
+
+class _SocketDoor:
+    """See `SocketDoor`."""
+
+    def __init__(self, app: GatewayApp, visit: Visit, asked: AskedPath, *, beta: str) -> None:
+        self._app, self._visit, self._asked, self._beta = app, visit, asked, beta
+
+    @property
+    def bounds(self) -> Bounds:
+        return self._app.bounds
+
+    def call_of(self, body: bytes, *, id: str) -> ClientCall | DoorRefusal:
+        call = self._app.judge_again(self._visit, self._asked, body=body)
+        if isinstance(call, DoorRefusal):
+            return call
+        headers = tuple([pair for pair in call.headers if not pair[1].startswith(self._beta)])
+        return msgspec.structs.replace(call, id=id, method="POST", headers=headers, same_turn=b"")
+
+    async def answer(self, call: ClientCall, outlet: doors.Outlet, /) -> DoorRefusal | None:
+        return await self._app.answer_frame(call, outlet)
+
+    def refused(self, refusal: DoorRefusal, /, *, id: str) -> None:
+        self._app.refused_early(refusal, path=self._visit.path, id=id, family=self._asked.family)
+
+
+def _busy(why: str) -> DoorRefusal:
+    return DoorRefusal(reason="busy", status=503, message=f"{why}; try again", retry_after_s=RETRY_AFTER_S)
+
+
+def _answering_handshake(send: AsgiSend) -> AsgiSend:
+    """An answer in HTTP's messages refuses a WebSocket (ASGI, "Websocket Denial Response")."""
+
+    def to_handshake(message: AsgiMessage) -> Coroutine[None, None, None]:
+        kind: str = message["type"]
+        return send({**message, "type": f"websocket.{kind}"} if kind.startswith("http.") else message)
+
+    return to_handshake
 
 
 async def _why_no_metrics(visit: Visit, client: "AnyClient | None") -> str | None:

@@ -49,6 +49,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     body_s: _Seconds = 120.0  # to send the body
     idle_s: _Seconds = 75.0  # between two requests; longer than clients keep a connection, as nginx
     unread_s: _Seconds = 300.0  # how long a client may leave an answer unread
+    socket_idle_s: _Seconds = 3600.0  # between two requests over a WebSocket; OpenAI's own ends after an hour
+    contexts_bytes: _Count = 256 * MIB  # of what WebSockets' clients may go on from
 
 
 class OpenAnswer:

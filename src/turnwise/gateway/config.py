@@ -173,8 +173,8 @@ class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     `provider` says instead whose API is behind the URL (`anthropic` behind your own proxy), so that its special features are
     used. Without `model`, the client's name for the model is sent. With `family`, every request goes to this API, even if the
     address has another one. `key_env` may be several variables, `key_file` several files: all keys share the upstream's weight.
-    `traceparent`: it gets the id of the gateway's trace. `headers` go with each request, as `name: value`; those of `headers_env`
-    have the name of a variable in place of the value."""
+    `traceparent`: it gets the id of the gateway's trace. `websocket`: its streams come over WebSockets. `headers` go with
+    each request, as `name: value`; those of `headers_env` have the name of a variable in place of the value."""
 
     url: str
     family: FamilyName | None = None
@@ -184,6 +184,7 @@ class UpstreamAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     model: str | None = None
     weight: _Weight = 1.0
     traceparent: bool = False
+    websocket: bool | None = None
     headers: tuple[str, ...] = ()
     headers_env: tuple[str, ...] = ()
 
@@ -384,7 +385,7 @@ def upstream_of(given: str | UpstreamAddress) -> Upstream:
     if len({*keys, *files}) < len(keys) + len(files):
         raise CallerError(f"`{address.url}` has the same `key_env` or `key_file` twice")
     return Upstream(
-        profile=known,
+        profile=known.over_websocket(address.websocket),
         chat=chat,
         model=address.model,
         base_url=address.url,

@@ -351,7 +351,11 @@ def refuse_upgrade(method: str, headers: HeaderFields) -> DoorRefusal | None:
     """A client that asks for a WebSocket waits for one, and some fall back on HTTP at this status alone: Codex does."""
     if method != "GET" or not any("websocket" in value.lower() for value in values_of(headers, "upgrade")):
         return None
-    message = "this gateway has no WebSockets: send the request by POST"
+    return no_socket()
+
+
+def no_socket() -> DoorRefusal:
+    message = "this gateway has no WebSocket here: send the request by POST"
     return DoorRefusal(reason="http", status=UPGRADE_REQUIRED, message=message, code="no_websockets")
 
 

@@ -12,7 +12,9 @@ from typing import Any, ClassVar, Protocol
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
+from websockets.frames import CloseCode, Frame
 
 from turnwise.gateway.client_bounds import Bounds
 from turnwise.gateway.doors import (
@@ -29,6 +31,8 @@ from turnwise.wire.profiles import FamilyName
 
 MOST_PIPELINED = 16  # requests behind the current one; clients of these APIs send none
 LINGER_S = 2.0  # as in the application
+MOST_PINGS = 1000  # of a client, in the time between two of ours
+MOST_FRAMES = 4096  # of one message; they may be empty
 SMALL_PIECE = 64 * 1024  # how much of a body may come without any content: the ends of chunks, a trailer
 
 
@@ -134,6 +138,16 @@ class GatewayProtocol(HttpToolsProtocol):
         elif self._in_head and self._head_deadline is None and (self.cycle is None or self.cycle.response_complete):  # pyright: ignore[reportUnnecessaryComparison]
             self._await_head()  # only blank lines
 
+    def _should_upgrade(self) -> bool:
+        """Whether this request opens a WebSocket. Behind an answer that is under way it cannot."""
+        is_answering = self.cycle is not None and not self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
+        is_ready = self.scope["method"] == "GET" and not self._is_refused and not is_answering
+        return is_ready and super()._should_upgrade()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._is_refused = True  # from here on nothing is HTTP any more
+        super().handle_websocket_upgrade()
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope.setdefault("state", {})[WRITER] = self._pieces
@@ -197,7 +211,9 @@ class GatewayProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         if not self._is_refused:
             super().on_message_complete()
-        self.headers = []  # a refusal before the next request begins does not belong to this one
+        assert self.parser is not None  # it is parsing
+        if not (self.parser.should_upgrade() and self._should_upgrade()):
+            self.headers = []  # a refusal before the next request begins does not belong to this one
 
     def send_400_response(self, msg: str) -> None:
         """For input that is not HTTP: two lengths, a length beside chunks, a line break within a header ..."""
@@ -257,6 +273,89 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.write_eof()
         self.flow.resume_reading()
         self._linger = self.loop.call_later(LINGER_S, self.transport.abort)
+
+
+class GatewaySocket(WebSocketsSansIOProtocol):
+    """One WebSocket, from its handshake on, with the bounds of the protocol of HTTP that read it."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        assert isinstance(config.http, type) and issubclass(config.http, GatewayProtocol)
+        self.bounds = config.http.bounds
+        self.conn.max_message_size = self.bounds.body_bytes
+        self._pings = 0  # since our own last one
+        self._is_deaf = False
+        self._unread_deadline: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_deaf:
+            return
+        super().data_received(data)
+        if not self.handshake_initiated:  # the library cannot read the head
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._unread_deadline is not None:
+            self._unread_deadline.cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread_deadline = self.loop.call_later(self.bounds.unread_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread_deadline is not None:
+            self._unread_deadline.cancel()
+            self._unread_deadline = None
+
+    def handle_ping(self) -> None:
+        """A client that does not read gets no answer: the answers would grow here."""
+        self._pings += 1
+        if self._pings > MOST_PINGS:
+            self._fail(CloseCode.POLICY_VIOLATION, "too many pings")
+        elif self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()
+
+    def send_keepalive_ping(self) -> None:
+        self._pings = 0
+        super().send_keepalive_ping()
+
+    def handle_cont(self, event: Frame) -> None:
+        if len(self.frames) < MOST_FRAMES:
+            super().handle_cont(event)
+        else:
+            self._fail(CloseCode.MESSAGE_TOO_BIG, "the message comes in too many frames")
+
+    def _fail(self, code: CloseCode, reason: str) -> None:
+        if not self._is_deaf:
+            self.conn.fail(code, reason)
+            self.handle_parser_exception()
+
+    def handle_parser_exception(self) -> None:
+        """Close it, and read on for a moment: else the client's system throws the reason away."""
+        assert self.conn.close_sent is not None
+        self._is_deaf = self.close_sent = True
+        said = self.conn.close_sent
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": said.code, "reason": said.reason})
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.transport.resume_reading()
+        self.close_timer = self.loop.call_later(LINGER_S, self.transport.abort)
+
+    def shutdown(self) -> None:
+        """The application ends an open one, once the running answer has ended."""
+        if not self.handshake_complete or self.close_sent:
+            super().shutdown()
 
 
 def bounded_protocol(

@@ -21,12 +21,13 @@ from turnwise.gateway.app import GatewayApp
 from turnwise.gateway.client_bounds import Bounds, KeyRing
 from turnwise.gateway.config import GatewayConfig, check_clients
 from turnwise.gateway.doors import OwnAddress, is_loopback
-from turnwise.gateway.protocol import bounded_protocol
+from turnwise.gateway.protocol import GatewaySocket, bounded_protocol
 from turnwise.gateway.reloading import ConfigReading, Reloading, RenewableService, open_tls
 from turnwise.gateway.shared_clients import SharedClients
 from turnwise.gateway.workers import WorkerSeat
 
 BACKLOG = 2048  # as uvicorn's
+PING_S = 60.0  # between two pings of a WebSocket, and as long for the answer
 SETTLE_S = 2.0  # for dropped answers to record what they cost
 
 
@@ -168,7 +169,10 @@ async def serve(
     config = Config(
         app,
         http=protocol,
-        ws="none",
+        ws=GatewaySocket,
+        ws_per_message_deflate=False,
+        ws_ping_interval=PING_S,
+        ws_ping_timeout=PING_S,
         loop="none",
         lifespan="off",
         log_config=None,

@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 import hmac
 
-from aiohttp import web
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+from msgspec.structs import replace
 
 from turnwise.lab.families import FAMILIES, Route, has_doubled_version, is_strict_path, openai_chat, route
 from turnwise.lab.families.family import LabFamily
 from turnwise.lab.faults import JSON, Outgoing, refusal
 from turnwise.lab.provider import Provider, Received, listing, model_list, script_list
 from turnwise.lab.raw import dig, parse, text
+from turnwise.lab.sockets import BUSY, Messages, SocketTalk, check_upgrade, error_message, events_in
 from turnwise.lab.strict import Rejected
 
 # Tests send long histories with files in them. A program that reaches loopback can fill the memory anyway.
@@ -31,8 +33,12 @@ class Site:
         chunk_delay_s: float,
         key: str | None,
         strict_paths: bool = False,
+        socket_responses: int | None = None,
     ) -> None:
         self.port = 0
+        self._socket_responses = socket_responses
+        self._talks: set[Messages] = set()
+        self._connections = 0  # WebSockets so far
         self._provider = provider
         self._requests = requests
         self._chunk_delay_s = chunk_delay_s
@@ -56,6 +62,8 @@ class Site:
 
     async def close(self) -> None:
         self._closing.set()
+        for messages in self._talks:
+            messages.end()
         await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -155,7 +163,68 @@ class Site:
         self._provider.playing = name or None
         return web.Response(status=204)
 
-    async def _list_models(self, request: web.Request) -> web.Response:
+    async def _converse(self, request: web.Request, *, found: Route) -> web.StreamResponse:
+        """One WebSocket. Each of its messages is answered as the same request would be over HTTP."""
+        family = FAMILIES[found.family]
+        if (refused := self._refuse_key(request, family=family) or check_upgrade(request)) is not None:
+            outgoing = refusal(family, rejected=refused)
+            return web.Response(status=outgoing.status, body=b"".join(outgoing.pieces), content_type=JSON)
+        socket = web.WebSocketResponse(compress=False, timeout=SHUTDOWN_S, max_msg_size=MAX_REQUEST_BYTES)
+        await socket.prepare(request)
+        self._connections += 1
+        talk = SocketTalk(connection=self._connections, most_responses=self._socket_responses)
+        messages = Messages(socket)
+        self._talks.add(messages)
+        reading = asyncio.create_task(messages.read())
+        try:
+            while (message := await messages.next()) is not None:
+                await self._say(request, socket, talk=talk, message=message, messages=messages, found=found)
+        except ConnectionResetError:  # the client has left
+            pass
+        finally:
+            self._talks.discard(messages)
+            reading.cancel()
+            await asyncio.wait([reading])
+            await socket.close(code=WSCloseCode.GOING_AWAY)
+        return socket
+
+    async def _say(
+        self,
+        request: web.Request,
+        socket: web.WebSocketResponse,
+        *,
+        talk: SocketTalk,
+        message: WSMessage,
+        messages: Messages,
+        found: Route,
+    ) -> None:
+        family = FAMILIES[found.family]
+        try:
+            body = talk.whole(message)
+        except Rejected as rejected:
+            await socket.send_frame(error_message(rejected, error=family.judge.error(rejected)), WSMsgType.TEXT)
+            return
+        number = len(self._requests) + 1
+        outgoing, kept = self._provider.answer(found, target=request.path_qs, body=body, number=number)
+        self._requests.append(replace(kept, message=message.data.encode()))
+        self._provider.began(number, status=outgoing.status)
+        for place, event in enumerate(events_in(outgoing)):
+            if place and self._chunk_delay_s:
+                await asyncio.sleep(self._chunk_delay_s)
+            if messages.early():
+                await socket.send_frame(error_message(BUSY, error=family.judge.error(BUSY)), WSMsgType.TEXT)
+            await socket.send_frame(talk.answered(event), WSMsgType.TEXT)
+        if outgoing.ending in ("stall", "pings"):
+            await messages.left.wait()
+        elif outgoing.ending == "reset" and request.transport is not None:
+            request.transport.abort()
+        elif not talk.has_ended and outgoing.status == 200:
+            await socket.close(code=WSCloseCode.INTERNAL_ERROR)
+
+    async def _list_models(self, request: web.Request) -> web.StreamResponse:
+        found = route(request.path)
+        if found is not None and FAMILIES[found.family].has_socket and "upgrade" in request.headers:
+            return await self._converse(request, found=found)
         is_there = is_strict_path(request.path) if self._strict_paths else not has_doubled_version(request.path)
         if not request.path.endswith("/models") or not is_there:
             raise web.HTTPNotFound(text=f"the lab has no endpoint {request.path}; see GET /_lab/scripts\n")

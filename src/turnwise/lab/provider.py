@@ -45,7 +45,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     on it being right. `refused` is why the lab answered 400 or the like; `step` counts the script's steps from 1, `turn` the
     user's turns in the conversation that was sent; `usage` is what the answer said, `is_summary` that it was one; `fault` is
     what went wrong with the answer on purpose, and `fault_at` where. `betas` is what `anthropic-beta` said, `dropped` are the
-    places of thinking that the model was not shown."""
+    places of thinking that the model was not shown. `message` is what came over a WebSocket; `body` is the same request whole."""
 
     number: int
     family: str
@@ -64,6 +64,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     fault_at: FaultPoint | None = None
     betas: str = ""
     dropped: tuple[str, ...] = ()
+    message: bytes = b""
 
 
 LISTED = "number family path model streamed status refused turn step usage is_summary fault fault_at".split()

@@ -104,7 +104,8 @@ class Lab:
     `strict_paths`, one without the API's version in its path gets the 404 that real servers give. With `caches` the prompts
     are kept as each provider documents it, by a clock that only `pass_time` moves. With a `profile`, a row of
     docs/providers.md, Chat Completions requests are judged by that server's own rules first (docs/dialects.md), and refused
-    in its words; a row of which no rule is known is judged by its family's API.
+    in its words; a row of which no rule is known is judged by its family's API. `socket_responses`: a WebSocket gives so many
+    responses and is too old then.
     Raises ScriptError or CallerError for what cannot be used.
     """
 
@@ -120,6 +121,7 @@ class Lab:
         strict_paths: bool = False,
         caches: bool = True,
         profile: str | None = None,
+        socket_responses: int | None = None,
     ) -> None:
         if profile is not None and profile not in builtin_profiles():
             raise CallerError(f"there is no profile `{profile}`: docs/providers.md lists them")
@@ -135,6 +137,7 @@ class Lab:
         self.chunk_delay_s = chunk_delay_s
         self._key = key
         self._strict_paths = strict_paths
+        self._socket_responses = socket_responses
         self._port = port
         self._requests: list[Received] = []
         self._site: Site | None = None
@@ -187,6 +190,7 @@ class Lab:
             chunk_delay_s=self.chunk_delay_s,
             key=self._key,
             strict_paths=self._strict_paths,
+            socket_responses=self._socket_responses,
         )
         try:
             await site.open(LOOPBACK, port=self._port)

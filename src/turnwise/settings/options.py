@@ -247,6 +247,19 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             kept=lambda last: last.cache if last.cache != "off" or last.marks_cache else None,
         ),
     ] = None
+    websocket: Annotated[
+        bool | None,
+        Option(
+            help="Ask over one WebSocket, if the API has one (OpenAI's Responses API).",
+            page="ask over one WebSocket for a session, which sends only what is new with each step; for the Responses API "
+            "([how it works](websocket.md))",
+            sources=("agent", *TERMINAL, "file"),
+            flags=("--websocket/--no-websocket",),
+            project="never",
+            why_never="a project's file cannot say how your provider is reached: give --websocket, or write it in your own "
+            "turnwise.toml",
+        ),
+    ] = None
     calls_in_text: Annotated[
         CallsInText | None,
         Option(

@@ -108,6 +108,49 @@ class BodyEncoder(Protocol):
     def __call__(self, response: Response, request: Request, /, stamp: AnswerStamp = UNSTAMPED) -> bytes: ...
 
 
+class SocketRequest(msgspec.Struct, frozen=True):
+    """A request that can go over a WebSocket. `session`: the cache that it asks for, if any; equal ones belong together."""
+
+    fields: Mapping[str, msgspec.Raw]
+    session: bytes = b""
+
+
+class SocketSign(msgspec.Struct, frozen=True):
+    """What an event says of its connection. `status`: of an error, as HTTP has it. `asks_anew`: nothing was done, and the same
+    request whole may be answered on another connection."""
+
+    is_end: bool = False
+    status: int = 0
+    headers: Mapping[str, str] = {}
+    asks_anew: bool = False
+
+
+class SocketContext(Protocol):
+    """What the server of one connection knows by now."""
+
+    def message(self, request: SocketRequest, /) -> bytes:
+        """The request whole."""
+        ...
+
+    def next_message(self, request: SocketRequest, /) -> bytes | None:
+        """What of it is new there; None where it does not begin with what is known there."""
+        ...
+
+    def begin(self, request: SocketRequest, /) -> None:
+        """It was sent."""
+        ...
+
+    def saw(self, event: bytes, /) -> SocketSign: ...
+
+
+class SocketWire(msgspec.Struct, frozen=True):
+    """How a family speaks over a WebSocket: requests as messages, and one event of its streams in each text frame."""
+
+    headers: tuple[tuple[str, str], ...]
+    read: Callable[[bytes], SocketRequest | None]  # the body of a request; None: it goes over HTTP
+    open_context: Callable[[], SocketContext]
+
+
 class Loss(msgspec.Struct, frozen=True):
     """Something of the vocabulary that this family cannot carry. Tested: encode then decode loses this and nothing else."""
 
@@ -144,6 +187,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     shows_thinking: bool = False  # a request may ask for thinking that can be read
     # What a refusal of a request says of bound thinking; None: no model of the family refuses it.
     with_binding: "BindingReader | None" = None
+    socket: SocketWire | None = None  # None: its API has no WebSocket
 
 
 class BindingReader(Protocol):

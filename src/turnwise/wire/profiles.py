@@ -73,6 +73,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     path: str | None = None  # instead of the family's own; `{model}` is replaced
     stream_path: str | None = None  # where streaming has another path (Gemini, Vertex)
     model_in_body: bool = True
+    websocket: bool = False  # streams are asked for over a WebSocket (Responses)
 
     # request
     max_tokens_field: str = "max_tokens"  # Chat Completions: "max_completion_tokens" at OpenAI
@@ -177,6 +178,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The row with what refusals have told of its server."""
         changed = {field: value for lesson in lessons for field, value in LESSONS[lesson].items()}
         return msgspec.structs.replace(self, **changed)
+
+    def over_websocket(self, wanted: bool | None) -> "Profile":
+        """The row whose streams are asked for so; None: as the row says."""
+        return self if wanted is None else msgspec.structs.replace(self, websocket=wanted)
 
     def for_model(self, model: str) -> "Profile":
         """The row without what this model does not ask for."""

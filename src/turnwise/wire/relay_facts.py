@@ -158,6 +158,39 @@ class CountForm(msgspec.Struct, frozen=True, kw_only=True):
     call: Callable[[HttpCall, bool], HttpCall]
 
 
+class SocketAsk(msgspec.Struct, frozen=True, kw_only=True):
+    """What one frame of a client asks for. `fields` are a body's. `previous` is the response that it goes on from, and `lane`
+    stands in each event of its answer. `is_prewarm`: nothing is to be generated. `answer`, if any, is all that it gets."""
+
+    fields: Fields
+    previous: str = ""
+    lane: str = ""
+    is_prewarm: bool = False
+    answer: bytes = b""
+
+
+class SocketNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What an event of an answer says that a later request may go on from: an item, or the end with the response's id, empty if
+    nothing goes on from it."""
+
+    item: bytes = b""
+    id: str = ""
+    is_last: bool = False
+
+
+class SocketForm(msgspec.Struct, frozen=True, kw_only=True):
+    """How the API speaks over a WebSocket. `beta` begins a header's value that says only that. `read` gives None for a frame that
+    wants no answer; it and `whole_body` raise BadRequest."""
+
+    beta: str
+    read: Callable[[bytes], SocketAsk | None]
+    whole_body: Callable[[SocketAsk, tuple[bytes, ...] | None], tuple[bytes, tuple[bytes, ...]]]
+    note_of: Callable[[bytes], SocketNote | None]
+    error_event: Callable[[int, Mapping[str, str], bytes, SocketAsk | None], bytes]
+    not_found: Callable[[SocketAsk], bytes]
+    in_lane: Callable[[bytes, str], bytes]
+
+
 def no_path(path: str) -> AskedPath | None:
     """No path of the family names a model."""
     return None
@@ -250,6 +283,7 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     names_fields: bool = False  # an error of a request names the field at fault
     status_in_body: bool = False  # an error repeats the status in its body
     count: CountForm | None = None  # None: the API does not count
+    socket: SocketForm | None = None  # None: the API has no WebSocket
     model_row: Callable[[ListedModel], ModelRow] = openai_model  # a model as its clients read it
     model_list: Callable[[Sequence[ModelRow]], ModelRow] = openai_models  # and all of them
     choices_field: str = ""  # asks for several answers at once

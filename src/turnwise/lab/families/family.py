@@ -241,6 +241,7 @@ class LabFamily(msgspec.Struct, frozen=True, kw_only=True):
         False
     )  # of models, asked with them at that path
     model_in_path: bool = False  # and nowhere else
+    has_socket: bool = False  # its requests may come over a WebSocket
 
     # its requests
     read: Callable[[dict[str, Raw]], Conversation]

@@ -330,6 +330,7 @@ FAMILY = LabFamily(
     routes=(("/responses", False),),
     strict_paths="/v1/responses",
     base_path="/v1",
+    has_socket=True,
     read=read_responses,
     prompt=prompt_of_openai,
     thought=thought,

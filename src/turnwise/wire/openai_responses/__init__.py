@@ -11,6 +11,7 @@ from turnwise.wire.openai_responses.parts import NAME
 from turnwise.wire.openai_responses.request import encode_request
 from turnwise.wire.openai_responses.request_reading import decode_request
 from turnwise.wire.openai_responses.response import ResponsesStreamEncoder, decode_body, encode_body
+from turnwise.wire.openai_responses.socket import SOCKET
 from turnwise.wire.openai_responses.stream import ResponsesStreamDecoder
 
 LOSSES = (
@@ -72,4 +73,5 @@ FAMILY = Family(
     traits=TRAITS,
     tool_names=re.compile(r"[A-Za-z0-9_-]{1,64}"),  # API reference, function names
     models_call=HttpCall(path="/models", body=b"", method="GET"),
+    socket=SOCKET,
 )

@@ -23,6 +23,7 @@ from turnwise.wire.json_fields import (
     write_array,
     write_object,
 )
+from turnwise.wire.openai_responses.client_frames import CLIENT_SOCKET
 from turnwise.wire.openai_responses.client_tools import plain_tools
 from turnwise.wire.openai_responses.parts import NAME
 from turnwise.wire.openai_responses.request import ENCRYPTED_REASONING, wants_encrypted_reasoning
@@ -197,6 +198,7 @@ RELAY_FACTS = RelayFacts(
     },
     paths={("POST", "/v1/responses"): "generate", ("POST", "/v1/responses/input_tokens"): "count"},
     count=CountForm(field="input_tokens", beside={"object": "response.input_tokens"}, call=_count_call),
+    socket=CLIENT_SOCKET,
     names_fields=True,
     stores_unasked=True,
     setting_names={
