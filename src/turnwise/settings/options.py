@@ -96,7 +96,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Option(
             help="PROVIDER:NAME, or FAMILY:NAME with --base-url. [env: TURNWISE_MODEL]",
             page="`PROVIDER:NAME` (`openai:gpt-6.1-sol`, `ollama:qwen3:8b`), or `FAMILY:NAME` with `--base-url`; families: "
-            "`openai_chat`, `openai_responses`, `anthropic_messages`, `gemini`",
+            "`openai_chat`, `openai_responses`, `anthropic_messages`, `gemini`, `gemini_interactions`",
             sources=("agent", "command line", "file", "environment"),
             flags=("-m", "--model"),
         ),

@@ -42,8 +42,6 @@ def check(body: Raw, rules: ModelRules) -> None:
     check_known(body, FIELDS, where="")
     if not text(body.get("model")) and not text(body.get("agent")):
         raise Rejected("Either `model` or `agent` must be specified.")
-    if "agent" in body and ("model" in body or "generation_config" in body):
-        raise Rejected("`model` and `generation_config` cannot be specified together with `agent`.")
     earlier = body.get("previous_interaction_id")
     if earlier is not None:
         raise Rejected(f"Interaction '{text(earlier)}' not found.", status=404)
