@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 import damage  # noqa: E402
-from recordings import Row, rows  # noqa: E402
+from recordings import Row, interactions, rows  # noqa: E402
 
 SAMPLE = 40  # damaged streams of each kind for one recorded stream, at most
 SHOWN = 30
@@ -133,7 +133,8 @@ def main() -> int:
     if not (corpus / "manifest.jsonl").exists():
         print(f"damage: nothing was damaged: no recorded streams at {corpus}; set TURNWISE_CORPUS", file=sys.stderr)
         return 2 if named else 0
-    chosen = [row for row in rows(corpus) if row.expected["tool_calls"] and asked.family in (None, row.family)]
+    chosen = [row for row in rows(corpus) if row.expected["tool_calls"]] + [*interactions(corpus)]
+    chosen = [row for row in chosen if asked.family in (None, row.family)]
     chosen.sort(key=lambda row: -row.path.stat().st_size)  # the long ones first, so that no process is left with one
     if asked.dropped:
         return tell_dropped(chosen, jobs=asked.jobs)

@@ -60,19 +60,54 @@ def rows(corpus: Path) -> tuple[Row, ...]:
         for line in manifest.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
             if row["family"] in FAMILIES and row.get("expected") is not None:
-                found.append(
-                    Row(
-                        file=row["file"],
-                        path=corpus / row["file"],
-                        family=FAMILIES[row["family"]],
-                        provider=row.get("provider") or "",
-                        expected=row["expected"],
-                        sanitised=bool(row.get("sanitised")),
-                        request=row.get("request") if isinstance(row.get("request"), dict) else None,
-                        row=row,
-                    )
-                )
+                found.append(_row_of(row, corpus=corpus, family=FAMILIES[row["family"]]))
     return tuple(found)
+
+
+def _row_of(row: dict[str, Any], *, corpus: Path, family: str) -> Row:
+    return Row(
+        file=row["file"],
+        path=corpus / row["file"],
+        family=family,
+        provider=row.get("provider") or "",
+        expected=row["expected"],
+        sanitised=bool(row.get("sanitised")),
+        request=row.get("request") if isinstance(row.get("request"), dict) else None,
+        row=row,
+    )
+
+
+def interactions(corpus: Path) -> tuple[Row, ...]:
+    """The streams of Gemini's Interactions API, of which the manifest expects nothing; none where there are no recordings."""
+    lines = (corpus / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [row for line in lines if (row := json.loads(line))["family"] == "gemini_interactions"]
+    for row in found:
+        row["expected"] = _told_by_interactions((corpus / row["file"]).read_text(encoding="utf-8"))
+    return tuple([_row_of(row, corpus=corpus, family=row["family"]) for row in found])
+
+
+def _told_by_interactions(stream: str) -> dict[str, Any]:
+    """The manifest says nothing of them: what their own events say, each read alone."""
+    texts: dict[str, str] = {"text": "", "reasoning": ""}
+    calls: dict[int, dict[str, Any]] = {}
+    end: dict[str, Any] = {}
+    for line in stream.splitlines():
+        event = json.loads(line.removeprefix("data:")) if line.startswith("data: {") else {}
+        delta, step = event.get("delta") or {}, event.get("step") or {}
+        if step.get("type") == "function_call":
+            calls[event["index"]] = {**step, "arguments": "", "complete": True}
+        match delta.get("type"):
+            case "text":
+                texts["text"] += delta["text"]
+            case "thought_summary":
+                texts["reasoning"] += delta["content"]["text"]
+            case "arguments_delta":
+                calls[event["index"]]["arguments"] += delta["arguments"]
+            case _:
+                end = event["interaction"] if event.get("event_type") == "interaction.completed" else end
+    for call in calls.values():
+        call["arguments"] = json.loads(call["arguments"] or "{}")
+    return {**texts, "tool_calls": list(calls.values()), "finish_reason": end["status"], "usage": end["usage"]}
 
 
 def profile_of(row: Row) -> Profile:
@@ -174,6 +209,14 @@ def expected_usage(row: Row) -> Usage | None:
                 output_tokens=_count(told, "tokens", "output_tokens"),
                 reasoning_tokens=_count(told, "tokens", "reasoning_tokens"),
                 cache_read_tokens=_count(told, "cached_tokens"),
+            )
+        case "gemini_interactions":
+            thoughts = _count(usage, "total_thought_tokens")
+            return Usage(
+                input_tokens=_count(usage, "total_input_tokens") + _count(usage, "total_tool_use_tokens"),
+                output_tokens=_count(usage, "total_output_tokens") + thoughts,
+                reasoning_tokens=thoughts,
+                cache_read_tokens=_count(usage, "total_cached_tokens"),
             )
         case _:
             thoughts = _count(usage, "thoughtsTokenCount")

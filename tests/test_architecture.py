@@ -40,7 +40,7 @@ NODES = {
     "endpoints": 12_500,
     "gateway": 34_900,
     "journal": 26_950,
-    "lab": 43_800,
+    "lab": 45_950,
     "relay": 22_100,
     "replay": 8_700,
     "rules": 37_750,
@@ -52,7 +52,7 @@ NODES = {
     "tools": 54_350,
     "turn": 29_350,
     "vocab": 6_150,
-    "wire": 83_550,
+    "wire": 91_650,
     "workers": 9_900,
 }
 # Run or loaded by their path in a bare Python of their own: nothing that is installed can be imported there.

@@ -44,7 +44,9 @@ from turnwise.wire.profiles import FamilyName
 FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 LISTS = {"openai_chat": "messages", "openai_responses": "input", "anthropic_messages": "messages", "gemini": "contents"}
 LISTS |= {"ollama_chat": "messages", "cohere_chat": "messages"}
+LISTS["gemini_interactions"] = "input"
 BESIDE = {"openai_responses": "instructions", "anthropic_messages": "system", "gemini": "systemInstruction"}
+BESIDE["gemini_interactions"] = "system_instruction"
 VENDORS: dict[str, TypeAdapter[Any]] = {
     "openai_chat": TypeAdapter(list[ChatCompletionMessageParam]),
     "openai_responses": TypeAdapter(ResponseInputParam),

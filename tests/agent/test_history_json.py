@@ -408,6 +408,7 @@ OPAQUES = {
     "openai_responses": '{"id":"rs_1","encrypted_content":"c2ln"}',
     "anthropic_messages": '{"signature":"c2ln"}',
     "gemini": '{"thoughtSignature":"c2ln"}',
+    "gemini_interactions": '{"signature":"c2ln"}',
 }
 
 

@@ -82,6 +82,24 @@ WHOLE: dict[str, Any] = {
         generationConfig={"maxOutputTokens": 9, "temperature": 1, "responseSchema": {"type": "OBJECT"}},
         systemInstruction={"parts": [{"text": "x"}]},
     ),
+    "gemini_interactions": {
+        "model": "plain-answer",
+        "input": [
+            {"type": "user_input", "content": [{"type": "text", "text": "hi"}]},
+            {"type": "thought", "signature": "c2ln", "summary": [{"type": "text", "text": "hm"}]},
+            {"type": "function_call", "id": "c", "name": "read", "arguments": {"a": 1}},
+            {"type": "function_result", "call_id": "c", "name": "read", "result": [{"type": "text", "text": "x"}]},
+        ],
+        "tools": [{"type": "function", "name": "read", "parameters": {"type": "object", "properties": {"a": {}}}}],
+        "generation_config": {
+            "tool_choice": {"allowed_tools": {"mode": "any", "tools": ["read"]}},
+            "max_output_tokens": 9,
+            "temperature": 1,
+            "thinking_level": "low",
+        },
+        "response_format": {"type": "text", "mime_type": "application/json", "schema": {"type": "object"}},
+        "system_instruction": "x",
+    },
     "ollama_chat": {
         "model": "m",
         "messages": [
@@ -128,6 +146,7 @@ PATHS = {
     "gemini": "/v1beta/models/plain-answer:generateContent",
     "ollama_chat": "/api/chat",
     "cohere_chat": "/v2/chat",
+    "gemini_interactions": "/v1beta/interactions",
 }
 
 

@@ -169,6 +169,7 @@ def test_each_name_of_the_list_is_found_inside_a_tool(family: Any, name: str) ->
         "container": {"container": "x"},
         "image_generation_call": {"type": "image_generation_call", "id": "x"},
         "fileUri": {"fileUri": "files/x"},
+        "uri": {"uri": "files/x"},
     }
     fields = {"tools": [{"type": "t", **known.get(name, {name: ["x"]})}]}
     with pytest.raises(RequestRefused, match=f"`{name}` in `tools` is not served here"):

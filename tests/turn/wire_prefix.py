@@ -15,9 +15,10 @@ MESSAGES = {
     "gemini": "contents",
     "ollama_chat": "messages",
     "cohere_chat": "messages",
+    "gemini_interactions": "input",
 }
 PIECES = {"anthropic_messages": "content", "gemini": "parts"}
-SYSTEM = ("system", "instructions", "systemInstruction")
+SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
 # Where the body says in which form the answer is wanted.
 OUTPUT = ("response_format", "text", "output_config.format", "generationConfig.responseMimeType")
 OUTPUT += ("generationConfig.responseJsonSchema",)

@@ -196,7 +196,8 @@ def event_of(family: LabFamily, data: bytes) -> bytes:
     """An event as this family's API sends it, with its type as its name where it has names."""
     if family.lines:
         return data + b"\n"
-    return encode_event(data, name=text(table(parse(data)).get("type")) if family.names_events else "")
+    fields = table(parse(data)) if family.names_events else {}
+    return encode_event(data, name=text(fields.get("event_type") or fields.get("type")))
 
 
 # Streams written out in a script, line by line: shapes that no healthy encoder would ever send.

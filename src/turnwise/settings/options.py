@@ -96,7 +96,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Option(
             help="PROVIDER:NAME, or FAMILY:NAME with --base-url. [env: TURNWISE_MODEL]",
             page="`PROVIDER:NAME` (`openai:gpt-6.1-sol`, `ollama:qwen3:8b`), or `FAMILY:NAME` with `--base-url`; families: "
-            "`openai_chat`, `openai_responses`, `anthropic_messages`, `gemini`, `ollama_chat`, `cohere_chat`",
+            "`openai_chat`, `openai_responses`, `anthropic_messages`, `gemini`, `gemini_interactions`, `ollama_chat`, "
+            "`cohere_chat`",
             sources=("agent", "command line", "file", "environment"),
             flags=("-m", "--model"),
         ),

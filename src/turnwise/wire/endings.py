@@ -64,6 +64,7 @@ LABEL = UsageField("no money", "the name of what stands beside it")
 MODALITIES = ("TEXT", "IMAGE", "VIDEO", "DOCUMENT")
 # As some servers write them. Source: google-genai's `MediaModality`, in the order of the API's enum.
 _NUMBERED = {1: "TEXT", 2: "IMAGE", 3: "VIDEO", 4: "AUDIO", 5: "DOCUMENT"}
+_BY_MODALITY = ({"modality", "tokenCount"}, {"modality", "tokens"})
 OPENROUTER = {"cost": AMOUNT, "cost_details": AMOUNT, "is_byok": AMOUNT}
 SEARCHES = {
     "num_sources_used": APART,
@@ -156,10 +157,11 @@ def _leaves(
             return
         case dict():
             fields = cast("dict[str, object]", value)
-            if fields.keys() == {"modality", "tokenCount"}:
+            if fields.keys() in _BY_MODALITY:
                 word = fields["modality"]
                 modality = _NUMBERED.get(word, str(word)) if isinstance(word, int) else str(word)
-                yield from _leaves(fields["tokenCount"], (*path, modality), closed=closed)
+                count = fields.get("tokenCount") or fields.get("tokens")
+                yield from _leaves(count, (*path, modality), closed=closed)
                 return
             for key, one in fields.items():
                 if one and (key if not path else ".".join((*path, key))) not in closed:

@@ -212,6 +212,7 @@ MODULES = {
     "openai_responses": "turnwise.wire.openai_responses",
     "anthropic_messages": "turnwise.wire.anthropic_messages",
     "gemini": "turnwise.wire.gemini",
+    "gemini_interactions": "turnwise.wire.gemini_interactions",
     "ollama_chat": "turnwise.wire.ollama_chat",
     "cohere_chat": "turnwise.wire.cohere_chat",
 }
@@ -232,7 +233,7 @@ _VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)")
 _ENDS_WITH_VERSION = re.compile(_VERSION.pattern.removesuffix("(?=/|$)") + r"$")
 
 # What people copy from a provider's docs: the whole URL of a request. We put the path of each call behind the base URL.
-_PATHS = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
+_PATHS = ("/chat/completions", "/completions", "/responses", "/messages", "/interactions", "/models")
 
 
 def where_asked(url: str, *, base_url: str, family: Family) -> str:

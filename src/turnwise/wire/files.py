@@ -10,6 +10,16 @@ from turnwise.wire.profiles import Profile
 UNKNOWN_TYPE = "application/octet-stream"
 """The media type of a file of which nothing says what it is."""
 
+# How files begin, for the media type of bytes whose kind alone is known: Google's APIs want a whole type.
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"RIFF", "image/webp"),
+    (b"%PDF", "application/pdf"),
+    (b"ID3", "audio/mpeg"),
+)
+
 # The media type with its parameters (RFC 2397); only base64 is read, since no API takes the percent-encoded form.
 _DATA_URL = re.compile(r"data:([^,]*);base64,")
 
@@ -51,6 +61,10 @@ def decode_base64(text: str) -> bytes | None:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return None
+
+
+def guessed_type(data: bytes) -> str:
+    return next((media_type for magic, media_type in _MAGIC if data.startswith(magic)), UNKNOWN_TYPE)
 
 
 def data_url(file: File) -> str | None:

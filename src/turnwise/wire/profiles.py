@@ -36,7 +36,15 @@ RefusedTool = Literal["schema", "union", "properties", "required", "bare"]
 """Schemas that `tool_schemas` would change; and a union at the root, a root without `properties`, `required` without
 `properties`, a tool without `parameters`. A client's tools keep their bytes where there is none of it."""
 
-FamilyName = Literal["openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama_chat", "cohere_chat"]
+FamilyName = Literal[
+    "openai_chat",
+    "openai_responses",
+    "anthropic_messages",
+    "gemini",
+    "gemini_interactions",
+    "ollama_chat",
+    "cohere_chat",
+]
 
 
 _ANY_MODEL: Mapping[str, object] = {"tool_choices_models": (), "tool_choices_not_models": ()}

@@ -7,12 +7,28 @@ from urllib.parse import unquote
 
 import msgspec
 
-from turnwise.lab.families import anthropic_messages, cohere_chat, gemini, ollama_chat, openai_chat, openai_responses
+from turnwise.lab.families import (
+    anthropic_messages,
+    cohere_chat,
+    gemini,
+    gemini_interactions,
+    ollama_chat,
+    openai_chat,
+    openai_responses,
+)
 from turnwise.lab.families.family import LabFamily
 
 FAMILIES: Mapping[str, LabFamily] = {
     one.FAMILY.name: one.FAMILY
-    for one in (openai_chat, openai_responses, anthropic_messages, gemini, ollama_chat, cohere_chat)
+    for one in (
+        openai_chat,
+        openai_responses,
+        anthropic_messages,
+        gemini,
+        gemini_interactions,
+        ollama_chat,
+        cohere_chat,
+    )
 }
 RECORDED_AS: Mapping[str, str] = {one.recorded_as: name for name, one in FAMILIES.items() if one.recorded_as}
 MODEL = r"(?P<model>[^/]+)"

@@ -11,14 +11,30 @@ from msgspec.structs import replace
 
 from turnwise.lab.raw import Raw, dig, dump, table
 from turnwise.lab.script import Binding
-from turnwise.lab.strict import anthropic_messages, cohere_chat, gemini, ollama_chat, openai_chat, openai_responses
+from turnwise.lab.strict import (
+    anthropic_messages,
+    cohere_chat,
+    gemini,
+    gemini_interactions,
+    ollama_chat,
+    openai_chat,
+    openai_responses,
+)
 from turnwise.lab.strict.dialects import ServerDialect
 from turnwise.lab.strict.thinking import Judged
 from turnwise.lab.strict.verdicts import LENIENT_MODEL, FamilyJudge, JudgedModel, ModelRules, Rejected
 
 JUDGES: Mapping[str, FamilyJudge] = {
     one.JUDGE.name: one.JUDGE
-    for one in (openai_chat, openai_responses, anthropic_messages, gemini, ollama_chat, cohere_chat)
+    for one in (
+        openai_chat,
+        openai_responses,
+        anthropic_messages,
+        gemini,
+        gemini_interactions,
+        ollama_chat,
+        cohere_chat,
+    )
 }
 GENERATIONS: Mapping[str, JudgedModel] = {name: one for judge in JUDGES.values() for name, one in judge.models.items()}
 

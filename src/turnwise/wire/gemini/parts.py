@@ -28,7 +28,7 @@ from turnwise.vocab import (
     ToolResult,
 )
 from turnwise.wire import json_fields
-from turnwise.wire.files import UNKNOWN_TYPE, decode_base64, encode_base64
+from turnwise.wire.files import decode_base64, encode_base64, guessed_type
 from turnwise.wire.json_fields import (
     NULL,
     UNREADABLE,
@@ -118,16 +118,6 @@ _RESULT = b'{"result":'
 _COMPLETE = ArgumentsState.COMPLETE  # an enum's member takes longer to find than a name
 TEXT_KEYS = {"output": False, "result": False, "error": True}
 
-# How files begin, for the media type of bytes whose kind alone is known: Gemini wants a whole type.
-_MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"\x89PNG", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"RIFF", "image/webp"),
-    (b"%PDF", "application/pdf"),
-    (b"ID3", "audio/mpeg"),
-)
-
 
 def encode_part(part: Part, *, sends_ids: bool, names: WireNames | None = None) -> bytes | None:
     """The part as JSON text; None where Gemini has no place for it, or it is empty. `names`: of tools in a request; in a response
@@ -197,16 +187,12 @@ def encode_arguments(call: ToolCall) -> bytes:
 
 def _encode_file(file: File) -> dict[str, bytes]:
     if file.data is not None:
-        media_type = file.media_type if "*" not in file.media_type else _guess(file.data)
+        media_type = file.media_type if "*" not in file.media_type else guessed_type(file.data)
         return {"inlineData": write_object({"mimeType": quote(media_type), "data": quote(encode_base64(file.data))})}
     fields = {"fileUri": quote(file.file_id or file.url or "")}
     if "*" not in file.media_type:
         fields["mimeType"] = quote(file.media_type)
     return {"fileData": write_object(fields)}
-
-
-def _guess(data: bytes) -> str:
-    return next((media_type for magic, media_type in _MAGIC if data.startswith(magic)), UNKNOWN_TYPE)
 
 
 def usual_result(result: ToolResult, name: bytes, *, sends_ids: bool) -> bytes | None:
