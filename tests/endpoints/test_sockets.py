@@ -41,7 +41,7 @@ PROFILE = msgspec.structs.replace(builtin_profiles()["openai_responses"], websoc
 # --- whole turns, beside the same ones over HTTP
 
 
-def read(path: str) -> str:
+async def read(path: str) -> str:
     return f"the text of {path}"
 
 
