@@ -73,14 +73,14 @@ class PlayedFunction(msgspec.Struct, frozen=True):
     arguments: str = ""
 
 
-class PlayedCall(msgspec.Struct, frozen=True):
+class PieceOfCall(msgspec.Struct, frozen=True):
     function: PlayedFunction = PlayedFunction()
     id: str = ""
 
 
 class PlayedMessage(msgspec.Struct, frozen=True):
     content: PlayedContent | list[PlayedContent] = PlayedContent()
-    tool_calls: PlayedCall | list[PlayedCall] = []
+    tool_calls: PieceOfCall | list[PieceOfCall] = []
 
 
 class PlayedDelta(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ def reading_of(events: list[PlayedEvent]) -> StreamReading:
         message = event.delta.message
         said += message.content.text if isinstance(message.content, PlayedContent) else ""
         finish, error = event.delta.finish_reason or finish, event.delta.error or error
-        if isinstance(call := message.tool_calls, PlayedCall):
+        if isinstance(call := message.tool_calls, PieceOfCall):
             held = calls.setdefault(event.index, ["", "", ""])
             for place, piece in enumerate((call.id, call.function.name, call.function.arguments)):
                 held[place] += piece
@@ -117,7 +117,7 @@ def read_naively(body: bytes) -> StreamReading:
     return reading_of(naive_events(body, as_type=PlayedEvent))
 
 
-class StrictEvent(msgspec.Struct, frozen=True):
+class KnownEvent(msgspec.Struct, frozen=True):
     type: Literal[
         "message-start",
         "content-start",
@@ -137,7 +137,7 @@ class StrictEvent(msgspec.Struct, frozen=True):
 def read_strictly(body: bytes) -> StreamReading:
     """Raises BrokenRule."""
     events = [event for event in events_of(body) if event.data != DONE]
-    told = [shaped(event.data, as_type=StrictEvent) for event in events]
+    told = [shaped(event.data, as_type=KnownEvent) for event in events]
     rule(all(event.name == one.type for event, one in zip(events, told, strict=True)), "an event has another name")
     kinds = [one.type for one in told]
     rule(kinds[:1] == ["message-start"] and kinds.count("message-start") == 1, "the stream has not one start")
