@@ -1,13 +1,16 @@
 """Answers of the Interactions API in its older shape (`outputs`, `content.*`), and what ends a stream badly."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from turnwise.assembly.response_reading import read_body
-from turnwise.vocab import FaultKind, FinishReason, Reasoning, Response, Text, ToolCall
-from turnwise.wire.family import BadRequest, family
+from turnwise.vocab import FaultKind, FinishReason, Message, Reasoning, Request, Response, Text, ToolCall
+from turnwise.wire.family import AnswerStamp, BadRequest, family
 from turnwise.wire.profiles import builtin_profiles
 from whole_streams import read_stream
 
@@ -110,3 +113,12 @@ def test_an_agent_of_the_provider_is_refused_by_name() -> None:
     body = json.dumps({"agent": "deep-research-preview-04-2026", "input": "x", "background": True}).encode()
     with pytest.raises(BadRequest, match="`agent` is not served"):
         FAMILY.decode_request(body, "/v1beta/interactions")
+
+
+@given(at=st.integers(0, 253_402_300_799))
+@example(at=951_782_400)  # 29 February 2000
+def test_the_times_of_an_answer_are_those_of_the_calendar(at: int) -> None:
+    """Property: any second of four-digit years. The judge is Python's `datetime`, which a pure room does not import."""
+    response = Response(message=Message("assistant", (Text("x"),)), finish=FinishReason.STOP)
+    body = json.loads(FAMILY.encode_body(response, Request(model="m", messages=()), AnswerStamp(created_s=at, ended_s=at)))
+    assert body["created"] == body["updated"] == f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"

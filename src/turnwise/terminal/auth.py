@@ -150,7 +150,7 @@ def ask_key_at(terminal: Terminal, base_url: str) -> list[str]:
 
 
 def ask_whose(terminal: Terminal) -> Profile:
-    """The provider that the person names, asked again for a name that is none: their key is not thrown away. Raises
+    """The provider that the person names, asked again for a name that is not one: their key is not thrown away. Raises
     CallerError if they name none."""
     from turnwise.terminal.words import model_completer
 

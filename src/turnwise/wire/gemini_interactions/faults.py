@@ -9,7 +9,7 @@ from turnwise.vocab import Fault, FaultKind
 from turnwise.wire.gemini import faults as of_google
 from turnwise.wire.json_fields import encode
 
-# Words of errors that are none of google.rpc.Code (Google's reference, "Interactions").
+# Words of errors that are not in google.rpc.Code (Google's reference, "Interactions").
 _WORDS = {
     "INVALID_REQUEST": FaultKind.BAD_REQUEST,
     "RATE_LIMIT_EXCEEDED": FaultKind.RATE_LIMITED,

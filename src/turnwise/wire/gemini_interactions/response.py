@@ -2,8 +2,6 @@
 
 A step is one part, and the next one begins where it has ended: what belongs to another call waits."""
 
-from datetime import UTC, datetime
-
 from turnwise.vocab import (
     ArgumentsState,
     BlockData,
@@ -287,7 +285,14 @@ class InteractionsStreamEncoder:
 
 
 def _time(at: int) -> bytes:
-    return quote(datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    """Seconds since 1970 as a date and time of UTC (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms")."""
+    days, seconds = divmod(at, 86_400)
+    era, day = divmod(days + 719_468, 146_097)  # days since March 1 of the year 0; 400 years
+    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153  # March is 0
+    date = 400 * era + year + (month > 9), (month + 2) % 12 + 1, day - (153 * month + 2) // 5 + 1
+    return quote("%04d-%02d-%02dT%02d:%02d:%02dZ" % (*date, seconds // 3_600, seconds // 60 % 60, seconds % 60))
 
 
 def encode_body(response: Response, request: Request, stamp: AnswerStamp = UNSTAMPED) -> bytes:
