@@ -120,5 +120,7 @@ def test_an_agent_of_the_provider_is_refused_by_name() -> None:
 def test_the_times_of_an_answer_are_those_of_the_calendar(at: int) -> None:
     """Property: any second of four-digit years. The judge is Python's `datetime`, which a pure room does not import."""
     response = Response(message=Message("assistant", (Text("x"),)), finish=FinishReason.STOP)
-    body = json.loads(FAMILY.encode_body(response, Request(model="m", messages=()), AnswerStamp(created_s=at, ended_s=at)))
+    body = json.loads(
+        FAMILY.encode_body(response, Request(model="m", messages=()), AnswerStamp(created_s=at, ended_s=at))
+    )
     assert body["created"] == body["updated"] == f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
