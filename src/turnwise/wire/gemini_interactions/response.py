@@ -291,8 +291,8 @@ def _time(at: int) -> bytes:
     year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
     day -= 365 * year + year // 4 - year // 100
     month = (5 * day + 2) // 153  # March is 0
-    date = 400 * era + year + (month > 9), (month + 2) % 12 + 1, day - (153 * month + 2) // 5 + 1
-    return quote("%04d-%02d-%02dT%02d:%02d:%02dZ" % (*date, seconds // 3_600, seconds // 60 % 60, seconds % 60))
+    date = f"{400 * era + year + (month > 9):04}-{(month + 2) % 12 + 1:02}-{day - (153 * month + 2) // 5 + 1:02}"
+    return quote(f"{date}T{seconds // 3_600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z")
 
 
 def encode_body(response: Response, request: Request, stamp: AnswerStamp = UNSTAMPED) -> bytes:
