@@ -146,6 +146,7 @@ class SocketSending:
         self._line: _Line | None = None
         self._first: bytes | None = None
         self._sign = SocketSign()  # of the last event
+        self._is_refused = False  # an error came in place of a response
         self.has_left = False
         self.proxy = proxy
 
@@ -163,6 +164,7 @@ class SocketSending:
             await self._leave()
             raise
         if self._sign.status:
+            self._is_refused = True
             first, self._first = self._first, None
             headers = {**self._sign.headers, "content-type": "application/json"}
             return HttpReply(status=self._sign.status, headers=headers, chunks=_once(first))
@@ -204,11 +206,13 @@ class SocketSending:
         await self._leave()
 
     async def _leave(self) -> None:
-        """A connection that has answered is kept. One that was left in the middle is closed: that ends the response, too."""
+        """A connection that has answered is kept. One that was left in the middle is closed: that ends the response, too. So is
+        one with an error within a response: the end of that may follow, and must not begin the next one."""
         line, self._line = self._line, None
         if line is None:
             return
-        if self._sign.is_end and not (self._sign.asks_anew or line.socket.closed):
+        is_broken = self._sign.asks_anew or (self._sign.is_error and not self._is_refused)
+        if self._sign.is_end and not (is_broken or line.socket.closed):
             self._sockets.keep(line)
         else:
             await self._sockets.drop(line)

@@ -116,10 +116,12 @@ class SocketRequest(msgspec.Struct, frozen=True):
 
 
 class SocketSign(msgspec.Struct, frozen=True):
-    """What an event says of its connection. `status`: of an error, as HTTP has it. `asks_anew`: nothing was done, and the same
-    request whole may be answered on another connection."""
+    """What an event says of its connection. `is_error`: it stands in place of a response, or within one that has begun; more may
+    follow. `status`: of an error, as HTTP has it. `asks_anew`: nothing was done, and the same request whole may be answered on
+    another connection."""
 
     is_end: bool = False
+    is_error: bool = False
     status: int = 0
     headers: Mapping[str, str] = {}
     asks_anew: bool = False

@@ -110,9 +110,8 @@ class WarmContext:
         said = one.status or one.status_code
         status = said if isinstance(said, int) and 400 <= said < 600 else 0
         headers = {name.lower(): f"{value}" for name, value in (one.headers or {}).items()}
-        return SocketSign(
-            is_end=True, status=status, headers=headers, asks_anew=isinstance(code, str) and code in ASKS_ANEW
-        )
+        asks_anew = isinstance(code, str) and code in ASKS_ANEW
+        return SocketSign(is_end=True, is_error=True, status=status, headers=headers, asks_anew=asks_anew)
 
 
 _EARLIER = "previous_response_id"
