@@ -12,6 +12,7 @@ import pytest
 from anthropic.types import MessageParam
 from cohere.types import ChatMessageV2
 from google.genai import types as gemini_types
+from google.genai.interactions import Step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam
@@ -52,6 +53,7 @@ VENDORS: dict[str, TypeAdapter[Any]] = {
     "openai_responses": TypeAdapter(ResponseInputParam),
     "anthropic_messages": TypeAdapter(list[MessageParam]),
     "cohere_chat": TypeAdapter(list[ChatMessageV2]),
+    "gemini_interactions": TypeAdapter(list[Step]),
 }
 
 CALL = ToolCall(id="call_1", name="add", arguments='{"a":1}')

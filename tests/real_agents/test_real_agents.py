@@ -54,14 +54,21 @@ def test_a_verdict_says_what_became_of_the_files_and_of_the_agent(
     assert verdict_of(Ended(*ended, said=""), found=found, wanted={"a": "1", "b": "2"}) == verdict
 
 
+# Gemini's API sends a call whole: where the model's limit cuts one, there is nothing to go on with.
+NOT_RIGHT = {("large-file", "gemini"): "no file, error"}
+
+
 def test_the_page_has_every_agent_and_case_with_the_pinned_versions() -> None:
-    """Through the gateway each cell is right."""
+    """Through the gateway each cell is right, but those that no gateway can mend."""
     rows = [line.strip("| ").split(" | ") for line in PAGE.read_text(encoding="utf-8").splitlines() if "|" in line]
     head, _, _, *cells = rows
     columns = [agent for agent in AGENTS.values() for _ in agent.upstreams]
     assert head[1:] == [f"{agent.title} {agent.version}" for agent in columns]
     assert [row[0] for row in cells] == [case.title for case in CASES.values()]
-    assert {cell.partition(" / ")[0] for row in cells for cell in row[1:]} == {"right"}
+    upstreams = [upstream for agent in AGENTS.values() for upstream in agent.upstreams]
+    for name, row in zip(CASES, cells, strict=True):
+        for upstream, cell in zip(upstreams, row[1:], strict=True):
+            assert cell.partition(" / ")[0] == NOT_RIGHT.get((name, upstream), "right"), (name, upstream)
 
 
 def test_every_trial_of_the_page_is_one_of_an_agent() -> None:

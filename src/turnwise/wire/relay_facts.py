@@ -160,7 +160,7 @@ class CountForm(msgspec.Struct, frozen=True, kw_only=True):
 
 class SocketAsk(msgspec.Struct, frozen=True, kw_only=True):
     """What one frame of a client asks for. `fields` are a body's. `previous` is the response that it goes on from, and `lane`
-    stands in each event of its answer. `is_prewarm`: nothing is to be generated. `answer`, if any, is all that it gets."""
+    stands in each event of its answer. `is_prewarm`: the client wants no answer yet. `answer`, if any, is all that it gets."""
 
     fields: Fields
     previous: str = ""

@@ -173,7 +173,9 @@ class CohereMessages:
 
 
 def assistant_fields(parts: Sequence[Part]) -> Fields:
-    content = [item for part in parts if (item := _said(part)) is not None]
+    thought = "".join([part.text for part in parts if isinstance(part, Reasoning)])
+    content: list[Fields] = [{"type": "thinking", "thinking": thought}] if thought else []  # one, as the API has it
+    content += [{"type": "text", "text": one.text} for one in parts if isinstance(one, Text | Refusal) and one.text]
     plans = [plan_of(part) for part in parts if isinstance(part, ProviderItem) and part.family == NAME]
     calls = [call_fields(part) for part in parts if isinstance(part, ToolCall)]
     fields: Fields = {"role": "assistant"}
@@ -182,16 +184,6 @@ def assistant_fields(parts: Sequence[Part]) -> Fields:
     if plans:
         fields[PLAN] = "".join(plans)
     return {**fields, "tool_calls": calls} if calls else fields
-
-
-def _said(part: Part) -> Fields | None:
-    match part:
-        case Reasoning(text=text) if text:
-            return {"type": "thinking", "thinking": text}
-        case Text(text=text) | Refusal(text=text) if text:
-            return {"type": "text", "text": text}
-        case _:
-            return None
 
 
 def call_fields(call: ToolCall) -> Fields:

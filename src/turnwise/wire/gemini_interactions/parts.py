@@ -181,7 +181,7 @@ def steps_of(
 ) -> Iterator[bytes]:
     """Texts and files that follow each other are one step; each other part is its own. `names`: of tools in a request; in a
     response they stay as they are. A thought without a signature is refused in a request (js-genai#1735); `keeps_unsigned`."""
-    for is_content, run in groupby(parts, key=_is_content):
+    for is_content, run in groupby([part for part in parts if _stays(part, keeps_unsigned)], key=_is_content):
         if is_content:
             contents = [written for part in run if (written := content_step(part)) is not None]
             if contents:
@@ -194,13 +194,23 @@ def steps_of(
                 case ToolResult():
                     yield result_step(part, quote(part.name) if names is None else names[part.name])
                 case Reasoning():
-                    own = own_fields(part.opaque)
-                    if "signature" in own or (keeps_unsigned and (part.text or own)):
-                        yield thought_step(part, own)
-                case ProviderItem(family=family, json=json) if family == NAME:
+                    yield thought_step(part, own_fields(part.opaque))
+                case ProviderItem(json=json):
                     yield json.encode()
                 case _:
                     pass
+
+
+def _stays(part: Part, keeps_unsigned: bool) -> bool:
+    """What does not stay parts no contents that stood around it."""
+    match part:
+        case Reasoning(text=text):
+            own = own_fields(part.opaque)
+            return "signature" in own or (keeps_unsigned and bool(text or own))
+        case ProviderItem(family=family):
+            return family == NAME
+        case _:
+            return True
 
 
 def _is_content(part: Part) -> bool:
