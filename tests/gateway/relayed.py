@@ -25,6 +25,7 @@ from turnwise.wire.profiles import DEFAULT_LIMITS, Profile, builtin_profiles
 from whole_streams import read_stream
 
 FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+CLIENTS = (*FAMILIES, "gemini_interactions")
 UPSTREAMS = ("ollama_chat", "cohere_chat")
 """Families that no client of the gateway speaks."""
 ANY = '{"type":"object","properties":{}}'

@@ -17,7 +17,7 @@ from turnwise.lab import Lab
 from turnwise.lab.gateway_check import checked_cases
 from waits import HANG_S
 
-FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+FAMILIES = ("openai_chat", "openai_responses", "anthropic_messages", "gemini", "gemini_interactions")
 SAMPLE = ("no-index", "shared-index", "late-args", "object-args", "fault-error-in-stream", "plain-answer")
 
 
@@ -112,7 +112,7 @@ def test_the_command_starts_a_lab_of_its_own(cli: Cli, tmp_path: Path, closed_po
         line = ["gateway", "check", f"http://127.0.0.1:{served.port}", "--port", str(closed_port), "--case", "no-index"]
         ran = cli(*line)
     assert ran.code == 0
-    assert ran.out.endswith("none of 4 answers is broken (4 malformed streams, 0 failures, 0 healthy streams)\n")
+    assert ran.out.endswith("none of 5 answers is broken (5 malformed streams, 0 failures, 0 healthy streams)\n")
     assert f"http://127.0.0.1:{closed_port}/v1" in ran.err
 
 
@@ -149,7 +149,7 @@ def test_the_gateways_key_is_sent_and_never_shown(
         line = ["gateway", "check", f"http://127.0.0.1:{served.port}", "--lab", lab.url, "--case", "no-index"]
         with_key = cli(*line, "--key-env", "GATEWAY_KEY", "--json")
         without = cli(*line, "--wait", "0")
-    assert (with_key.code, report(with_key.out)["left_out"], len(report(with_key.out)["cases"])) == (0, {}, 4)
+    assert (with_key.code, report(with_key.out)["left_out"], len(report(with_key.out)["cases"])) == (0, {}, 5)
     assert without.code == 6
     assert "status 401" in without.complaints()[0]
     assert key not in with_key.out + with_key.err + without.out + without.err

@@ -33,6 +33,7 @@ from turnwise.gateway.doors import (
 from turnwise.gateway.passing import (
     is_free_form,
     is_upload,
+    may_pass,
     passed_headers,
     passed_query,
     passes,
@@ -297,7 +298,7 @@ class GatewayApp:
         asked = asked_path(visit.method, visit.path, header_names={key for key, _ in visit.headers})
         if asked is not None:
             visit.family, visit.kind = asked.family, asked.kind
-            if asked.kind == "embed" and passes(self._rules.passes, "POST", visit.path):
+            if may_pass(asked) and passes(self._rules.passes, "POST", visit.path):
                 asked = None  # the file says that this path goes on as it is
         if visit.method in ("GET", "HEAD") and visit.path in ("/healthz", "/readyz"):
             # A probe may come by any name or address. The answer says nothing that a page should not read.

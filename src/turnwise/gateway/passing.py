@@ -26,7 +26,7 @@ from turnwise.relay.stored_ids import (
 from turnwise.wire.family import HttpCall
 from turnwise.wire.json_fields import encode, string_of
 from turnwise.wire.profiles import FamilyName
-from turnwise.wire.relay_facts import STORED, relay_facts
+from turnwise.wire.relay_facts import STORED, AskedPath, relay_facts
 
 if TYPE_CHECKING:
     from turnwise.gateway.client_bounds import ClientKey
@@ -84,7 +84,12 @@ def why_not_understood(rule: PassRule, family: FamilyName) -> str:
 def serves_already(rule: PassRule) -> bool:
     """Whether the gateway has the path itself, so that no entry may have it."""
     asked = [asked_path(method, rule.path) for method in rule.methods if ANY not in rule.path]
-    return any(found is not None and found.kind != "embed" for found in asked)
+    return any(found is not None and not may_pass(found) for found in asked)
+
+
+def may_pass(asked: AskedPath) -> bool:
+    """Whether an entry may have a path that the gateway has itself: it goes on as it is then."""
+    return asked.kind == "embed" or (asked.kind == "generate" and relay_facts(asked.family).passes_if_listed)
 
 
 # --- requests

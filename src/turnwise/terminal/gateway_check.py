@@ -49,6 +49,7 @@ from turnwise.terminal.usage import Column, lines_of_table, since_of, width_of
 from turnwise.vocab.wording import in_ticks
 from turnwise.wire.family import USUAL
 from turnwise.wire.profiles import FamilyName
+from turnwise.wire.relay_facts import relay_facts
 
 # The findings of a check, as a table for people or as one JSON object.
 
@@ -144,7 +145,8 @@ def write_report(course: GatewayCourse, *, url: str, exit_code: int) -> None:
 # The order of `turnwise gateway check`: start the lab, say how to set the gateway, wait for it, ask, show.
 
 
-FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
+# Those that clients speak.
+FAMILIES = tuple([name for name in get_args(FamilyName) if relay_facts(name).has_door])
 BROKEN = 1
 MOST_REASON = 400
 

@@ -275,6 +275,8 @@ class RelayFacts(msgspec.Struct, frozen=True, kw_only=True):
     excused: Mapping[str, str] = {}  # kind of repair that breaks no rule of this API -> what the API says of it
 
     # a client's request
+    # A route may list its paths in `pass`: what goes no other way (stored, in the background, an agent) goes on as it is then.
+    passes_if_listed: bool = False
     has_door: bool = True  # False: an upstream only, so no client of the gateway speaks it
     paths: Mapping[tuple[str, str], AskedKind]  # method and path, without `GET /v1/models`, which three families have
     reads_path: Callable[[str], AskedPath | None] = no_path  # of POST, where the path names the model

@@ -174,8 +174,11 @@ class CohereMessages:
 
 def assistant_fields(parts: Sequence[Part]) -> Fields:
     thought = "".join([part.text for part in parts if isinstance(part, Reasoning)])
-    content: list[Fields] = [{"type": "thinking", "thinking": thought}] if thought else []  # one, as the API has it
-    content += [{"type": "text", "text": one.text} for one in parts if isinstance(one, Text | Refusal) and one.text]
+    texts: list[Fields] = [
+        {"type": "text", "text": one.text} for one in parts if isinstance(one, Text | Refusal) and one.text
+    ]
+    # One thought in front, as the API has it.
+    content: list[Fields] = [{"type": "thinking", "thinking": thought}, *texts] if thought else texts
     plans = [plan_of(part) for part in parts if isinstance(part, ProviderItem) and part.family == NAME]
     calls = [call_fields(part) for part in parts if isinstance(part, ToolCall)]
     fields: Fields = {"role": "assistant"}

@@ -41,6 +41,7 @@ RELAY_FACTS = RelayFacts(
         "ends": f"{_REFERENCE}, `status`",
         "bodies": f"{_REFERENCE}, `stream`",
     },
+    passes_if_listed=True,
     paths={("POST", "/v1beta/interactions"): "generate", ("POST", "/v1/interactions"): "generate"},
     names_fields=False,
     stores_unasked=True,

@@ -51,6 +51,7 @@ class _Call:
         self.id = ""
         self.name = ""
         self.pieces: list[str] = []  # not written yet
+        self.has_arguments = False
         self.free_form = False
         self.own: Fields = {}
         self.is_written = False
@@ -234,6 +235,7 @@ class InteractionsStreamEncoder:
             piece = piece if call.free_form else f'{{"input":"{piece}'
             call.free_form = True
         if piece:
+            call.has_arguments = True
             call.pieces.append(piece)
         self._begin_call(call)
 
@@ -252,7 +254,7 @@ class InteractionsStreamEncoder:
         begun = bool(self._kind) or self._call is not None
         match part:
             case ToolCall():
-                if not begun:
+                if self._call is None or not self._call.has_arguments:
                     self._piece(
                         ToolCallDelta(
                             id=part.id,
