@@ -81,7 +81,7 @@ def killed_at_an_ask(lab: Lab, folder: Path, name: str, *, answers: int = 0, opt
         for _ in range(answers):
             person.sees("then no)")
             person.types("y\r")
-        person.sees("\n? ")
+        person.sees("? ")
         person.sees("then no)")
         person.process.kill()
 
