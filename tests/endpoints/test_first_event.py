@@ -14,7 +14,7 @@ from turnwise.vocab import Message, Request, Text
 from turnwise.wire.profiles import builtin_profiles
 
 # Servers that may read a long prompt on a CPU.
-SLOW = ("ollama", "ollama-native", "vllm", "llamacpp", "lmstudio", "lmstudio-responses")
+SLOW = ("ollama", "ollama-native", "ollama_chat", "vllm", "llamacpp", "lmstudio", "lmstudio-responses")
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n'
 
 
