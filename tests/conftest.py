@@ -117,8 +117,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if profile() == "ci":
         cases: dict[tuple[str, int], list[pytest.Item]] = {}
         for item in items:
-            one_of = ONE_OF if item.get_closest_marker("wide") else OF_COSTLY
-            if one_of == ONE_OF or item.get_closest_marker("costly"):
+            marks = {mark.name for mark in item.iter_markers()}
+            if marks & {"wide", "costly"} and not marks & {"live", "agents", "engines"}:
+                one_of = ONE_OF if "wide" in marks else OF_COSTLY
                 cases.setdefault((item.nodeid.partition("[")[0], one_of), []).append(item)
         kept = {
             item.nodeid
