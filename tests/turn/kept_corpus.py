@@ -33,11 +33,12 @@ from turnwise.turn.events import (
 )
 from turnwise.turn.machine import Turn, fold_session
 from turnwise.vocab import FinishReason, Message, Response, Text, ToolSpec, calls_of
-from turnwise.wire.family import MODULES
 from turnwise.wire.family import family as find_family
 from turnwise.wire.profiles import builtin_profiles
 from whole_streams import read_stream
 
+# What the machine does with a response does not depend on its family; of those that came later, no digests are kept.
+KEPT_OF = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 IN_A_SESSION = 5  # recorded responses; then the model answers
 TURNS = 2
 ANY = '{"type":"object","properties":{}}'
@@ -71,7 +72,7 @@ def stood_in() -> Iterator[Recorded]:
 
 def recorded_in(corpus: Path) -> Iterator[Recorded]:
     found: dict[str, list[tuple[str, Response]]] = {}
-    for row in rows(corpus):
+    for row in [one for one in rows(corpus) if one.family in KEPT_OF]:
         found.setdefault(row.family, []).append((row.file, decode(row)))
     for family, read in found.items():
         responses = [response for _, response in read]
@@ -84,7 +85,7 @@ def recorded_in(corpus: Path) -> Iterator[Recorded]:
 
 def _conversation(path: Path) -> Recorded | None:
     family_name = json.loads(path.read_bytes())["family"]
-    if RECORDED_AS.get(family_name, family_name) not in MODULES:
+    if RECORDED_AS.get(family_name, family_name) not in KEPT_OF:
         return None
     recording = load_recording(path)
     family, profile = find_family(recording.family), builtin_profiles()[recording.family]
