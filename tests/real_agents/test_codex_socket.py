@@ -67,7 +67,7 @@ async def test_codex_comes_again_over_a_websocket_and_its_file_is_right(upstream
     """No request goes by POST, and the prewarms have no row in the ledger: there are as many as requests that went upstream."""
     agent, case = AGENTS["codex-socket"], CASES["drop"]
     if missing := agent.missing():
-        pytest.skip(f"{missing}; run {places.SETUP}")
+        pytest.skip(f"{missing} is not installed: {places.SETUP}")
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     work.mkdir()
